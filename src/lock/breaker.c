@@ -12,11 +12,12 @@ enum { OPEN_MS = 2000, PROBE_MS = 5000 };
 struct el_breaker {
   el_shared *shared;
   /* Used by the Lua thread only. */
-  el_guarded *probe; /* the last one; NULL: none, or known to be answered */
+  /* the last probe; NULL: there is none, or its answer was seen */
+  el_guarded *probe;
 
   pthread_mutex_t mu; /* guards the rest; no other mutex is locked under it */
-  /* When a request last found etcd unreachable, and why; 0: etcd has answered since. Only the I/O
-   * thread changes it, and may read it without the mutex. */
+  /* When a request last found etcd unreachable (el_now_ms), and why; 0: etcd has answered since.
+   * Only the I/O thread changes these two fields, and it may read them without the mutex. */
   int64_t opened_ms;
   el_error err;
 };
@@ -79,8 +80,8 @@ void el_breaker_probe(el_breaker *breaker, el_bytes key) {
   }
 }
 
-/* Returns whether etcd has answered the last probe. Any error other than unavailable is an answer
- * of etcd. */
+/* Returns whether etcd has answered the last probe. Any error of the probe other than
+ * EL_UNAVAILABLE is an answer of etcd. */
 static bool is_probe_answered(const el_breaker *breaker) {
   const el_txn_answer *answer = el_guarded_wait(breaker->probe, 0);
   return answer != NULL && answer->err.code != EL_UNAVAILABLE;

@@ -43,7 +43,7 @@ static bool is_retry_with(const el_event *event, el_bytes why) {
          el_bytes_are_equal(event->why, why);
 }
 
-/* Returns the recorded event whose count includes |event|; NULL: there is none. */
+/* Returns the recorded event to whose count |event| is to be added. NULL: there is none. */
 static el_event *find_same(el_events *events, const el_event *event) {
   if (event->kind != EL_EVENT_RETRY) return NULL;
   for (unsigned i = 0; i < events->n; i++) {

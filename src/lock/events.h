@@ -1,10 +1,10 @@
 /* events: what happened to a client's locks, members and requests, kept until Lua reads it.
  *
- * A ring of limited size: an event that finds it full is only counted. Many requests fail while
- * etcd is unreachable; failures with the same error text share one event, so that they leave room
- * for others. Unless the client has a log or metrics, only leaked locks are recorded: those are
- * defects of the program, and reported in any case.
- */
+ * The events are kept in a ring of limited size. If the ring is full, a further event is only
+ * counted. While etcd is unreachable many requests fail. Failures with the same error text share
+ * one event, so that they leave room for other events. If the client has neither a log nor metrics,
+ * only leaked locks are recorded. A leaked lock is a defect of the program and is reported in any
+ * case. */
 #ifndef ETCDLOCK_LOCK_EVENTS_H
 #define ETCDLOCK_LOCK_EVENTS_H
 
@@ -17,11 +17,12 @@
 #include "base/error.h"
 #include "protocol/entry.h"
 
-/* el_event_kind is what happened. */
+/* el_event_kind is the kind of an event. */
 typedef enum el_event_kind {
   EL_EVENT_LEAKED, /* a lock was garbage-collected while held */
-  EL_EVENT_ENDED,  /* a hold ended with its nginx request, or with its client */
-  EL_EVENT_LOST,   /* a hold was lost */
+  /* a hold ended because its nginx request ended or its client was closed */
+  EL_EVENT_ENDED,
+  EL_EVENT_LOST,     /* a hold was lost */
   EL_EVENT_FAILOVER, /* the client left a member for another one */
   EL_EVENT_RETRY,    /* a request failed with a retriable error */
   EL_EVENT_KINDS
@@ -31,14 +32,15 @@ typedef enum el_event_kind {
 typedef struct el_event {
   el_event_kind kind;
   el_bytes subject; /* full name of the lock (el_lock_options), or the member */
-  el_bytes why;  /* the error text of a loss, a change of member or a retry */
-  int64_t at_ms; /* el_now_ms when it happened; of failures, the first */
-  int64_t count; /* number of failures with this text; else 1 */
-  /* The rest is about locks. */
+  el_bytes why;     /* the error text of a loss, a failover or a retry */
+  /* el_now_ms when the event, or the first of the failures, happened */
+  int64_t at_ms;
+  int64_t count; /* number of failures with this text; other kinds: 1 */
+  /* The fields below are set in events of locks. */
   el_mode mode;    /* EL_MODE_READ after a downgrade */
   bool leads;      /* as in el_lock_options */
   bool is_in_with; /* as in el_lock_options */
-  el_loss loss;    /* LOST: why */
+  el_loss loss;    /* EL_EVENT_LOST: the reason */
   int64_t token;   /* of the hold */
   int64_t held_us; /* duration of the hold, in microseconds */
 } el_event;
@@ -48,13 +50,17 @@ enum { EL_EVENTS_MAX = 128 };
 /* el_events is the ring of the events of one client. Any thread may add an event; Lua takes them.
  */
 typedef struct el_events {
-  bool are_wanted; /* record all kinds; set before the I/O thread starts */
-  /* set when an event is recorded, dropped or about to be; cleared when the ring is found empty */
+  /* record all kinds, not only leaked locks; set before the I/O thread starts */
+  bool are_wanted;
+  /* Set when an event is recorded or dropped, or is about to be. Cleared when el_events_take leaves
+   * the ring empty. */
   atomic_bool has_some;
-  pthread_mutex_t mu; /* guards the rest; a leaf */
-  unsigned first, n;  /* index of the oldest event, number of events */
-  el_event *ring;     /* EL_EVENTS_MAX events; NULL until the first */
-  int64_t dropped[EL_EVENT_KINDS]; /* not recorded, because the ring was full */
+  /* guards the fields below; no other mutex is locked under it */
+  pthread_mutex_t mu;
+  unsigned first, n; /* index of the oldest event, number of events */
+  el_event *ring;    /* EL_EVENTS_MAX events; NULL until the first */
+  /* number of events that were not recorded, because the ring was full */
+  int64_t dropped[EL_EVENT_KINDS];
 } el_events;
 
 /* el_events_init sets |events| to empty. @thread any */
@@ -63,12 +69,13 @@ void el_events_init(el_events *events);
 /* el_events_destroy frees what |events| owns. @thread any */
 void el_events_destroy(el_events *events);
 
-/* el_events_note records |event|, with a copy of its bytes and the present time. @thread any */
+/* el_events_note records |event|, with a copy of its bytes and the present time, if the client
+ * wants events of its kind. @thread any */
 void el_events_note(el_events *events, const el_event *event);
 
-/* el_events_note_change changes |state| from |from| to |to| and records |event|. A thread that sees
- * the new state finds the event, if it was wanted and the ring had room. False: |state| was not
- * |from|, and nothing is recorded. @thread any @locks events->mu */
+/* el_events_note_change changes |state| from |from| to |to| and records |event|. If the event is
+ * wanted and the ring has room, a thread that sees the new state also finds the event. Returns
+ * false if |state| was not |from|; nothing is recorded then. @thread any @locks events->mu */
 bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to);
 
@@ -79,8 +86,8 @@ void el_events_note_failure(el_events *events, const el_error *err);
 /* el_events_has_some tells whether there may be events; it takes no mutex. @thread any */
 bool el_events_has_some(const el_events *events);
 
-/* el_events_take removes the oldest event; the caller frees it with el_event_free. False: there is
- * none. @thread any */
+/* el_events_take moves the oldest event of the ring to |event|, which the caller frees with
+ * el_event_free. Returns false if the ring is empty. @thread any */
 bool el_events_take(el_events *events, el_event *event);
 
 /* el_events_take_dropped returns how many events of |kind| were dropped since the last call.

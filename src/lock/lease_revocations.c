@@ -12,7 +12,7 @@
 
 struct el_revocation {
   int64_t id;
-  int64_t until_ms; /* when etcd has ended the lease by itself (el_now_ms) */
+  int64_t until_ms; /* when the lease has ended by itself (el_now_ms) */
   STAILQ_ENTRY(el_revocation) link;
 };
 
@@ -26,7 +26,8 @@ static void drop_first(el_lease_revocations *revocations) {
 
 static void send_first(el_lease_revocations *revocations);
 
-/* A final refusal most likely says that there is no such lease. */
+/* Takes the answer to the revoke of the first lease. A final refusal counts as success, because it
+ * most likely says that there is no such lease. */
 static void on_answer(void *arg, const el_lease_answer *answer) {
   el_lease_revocations *revocations = arg;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
@@ -71,7 +72,7 @@ void el_lease_revocations_add(el_lease_revocations *revocations, int64_t id,
   el_revocation *added = el_alloc(sizeof *added);
   *added = (el_revocation){.id = id, .until_ms = el_now_ms() + ttl_ms};
   STAILQ_INSERT_TAIL(&revocations->list, added, link);
-  /* otherwise an earlier lease waits for its retry */
+  /* if the timer is set, an earlier lease waits for its retry */
   if (revocations->timer.slot == 0) {
     send_first(revocations);
   }

@@ -1,7 +1,8 @@
-/* lease_revocations: the lease revocation queue, for leases that are not needed any more. Each
- * lease is revoked until etcd has confirmed it or the lease's TTL is over, because a late put on it
- * would block a lock for that long. One call at a time: after an outage there may be many. I/O
- * thread only. */
+/* lease_revocations: the lease revocation queue, for leases that are not needed any more.
+ *
+ * The revoke of a lease is repeated until etcd has confirmed it or the TTL of the lease is over.
+ * Otherwise a late put with the lease could block a lock until the end of the TTL. Only one revoke
+ * is in flight at a time, because after an outage there may be many leases. I/O thread only. */
 #ifndef ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
 #define ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
 
@@ -22,19 +23,20 @@ typedef struct el_lease_revocations {
   STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */
   el_timer timer;                    /* until the next attempt */
   uint8_t failures;                  /* failed attempts in a row */
-  bool is_in_flight; /* a revoke of the first lease is in flight */
-  bool is_stopping;  /* nothing is sent any more */
+  bool is_in_flight; /* the revoke of the first lease is in flight */
+  bool is_stopping;  /* no further revoke is sent */
 } el_lease_revocations;
 
-/* el_lease_revocations_init sets up an empty queue; |auth|, |timers| and |counters| are set
- * already. @thread io */
+/* el_lease_revocations_init sets up an empty queue. |auth|, |timers| and |counters| must be set
+ * before. @thread io */
 void el_lease_revocations_init(el_lease_revocations *revocations);
 
-/* el_lease_revocations_add revokes lease |id|, which etcd may keep for |ttl_ms| yet. @thread io */
+/* el_lease_revocations_add adds lease |id| to the queue. The lease ends by itself at most |ttl_ms|
+ * from now. @thread io */
 void el_lease_revocations_add(el_lease_revocations *revocations, int64_t id,
                               int64_t ttl_ms);
 
-/* el_lease_revocations_stop sends nothing any more. @thread io */
+/* el_lease_revocations_stop stops the queue: it sends no further revoke. @thread io */
 void el_lease_revocations_stop(el_lease_revocations *revocations);
 
 /* el_lease_revocations_destroy empties the queue; no revoke may be in flight. @thread io */

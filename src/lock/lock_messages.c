@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* At most so many bytes of a name are shown. */
+/* Largest number of bytes of a lock name that a message shows. */
 enum { SHOWN_MAX = 80 };
 
 /* The lock as messages name it: lock "name". */
@@ -31,8 +31,9 @@ static subject subject_of(const el_waiter *waiter) {
 
 /* ---- waits ---- */
 
-/* Only an answer of etcd can say that the lock was not free. Without one, or after a failed
- * attempt, the message gives the last error, so that an outage is not blamed on a holder. */
+/* Only an answer of etcd can say that the lock was not free. Without such an answer, or after a
+ * failed attempt, the message shows the last error instead, so that an outage is not blamed on a
+ * holder. */
 void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err) {

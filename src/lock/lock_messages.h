@@ -7,46 +7,49 @@
 
 /* ---- waits ---- */
 
-/* el_lock_message_timeout: the wait timed out after |waited_ms|; without a timeout of its own, for
- * want of a first answer. |cause| is the last error, or NULL; |address| is the member in use if
- * etcd has not answered meanwhile, else NULL. @thread any */
+/* el_lock_message_timeout says that the wait timed out after |waited_ms|. A wait without a timeout
+ * of its own times out if etcd has never answered. |cause| is the last error, or NULL. |address| is
+ * the member in use if etcd has not answered since the wait began, else NULL. @thread any */
 void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err);
 
-/* el_lock_message_refused: etcd refused the request, for |cause| or for an unknown reason (NULL).
- * @thread any */
+/* el_lock_message_refused says that etcd refused the request. |cause| is the error of etcd; NULL:
+ * it is not known. @thread any */
 void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
                              el_error *err);
 
-/* el_lock_message_unreachable: etcd is unreachable, as |unreachable| says. @thread any */
+/* el_lock_message_unreachable says that etcd is unreachable, with the text of |unreachable|.
+ * @thread any */
 void el_lock_message_unreachable(const el_waiter *waiter,
                                  const el_error *unreachable, el_error *err);
 
-/* el_lock_message_lock_delays: the client has |most| other lock delays in use. @thread any */
+/* el_lock_message_lock_delays says that |lock_delay_ms| is refused because the client has |most|
+ * other lock delays in use. @thread any */
 void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
                                  int most, el_error *err);
 
-/* el_lock_message_cancelled: the caller cancelled the wait. @thread any */
+/* el_lock_message_cancelled says that the caller cancelled the wait. @thread any */
 void el_lock_message_cancelled(const el_waiter *waiter, el_error *err);
 
-/* el_lock_message_locked: another owner has the lock, or waiting would be a deadlock. @thread any
- */
+/* el_lock_message_locked says that another owner or client has the lock, or that waiting for it
+ * would be a deadlock. @thread any */
 void el_lock_message_locked(const el_waiter *waiter, el_error *err);
 
-/* el_lock_message_key_lost: the key was deleted while the caller waited. @thread any */
+/* el_lock_message_key_lost says that the waiter's key was deleted, or the lease ended, during the
+ * wait. @thread any */
 void el_lock_message_key_lost(const el_waiter *waiter, el_error *err);
 
 /* ---- holds ---- */
 
-/* el_lock_message_lost: the hold was lost, for |loss|. @thread any */
+/* el_lock_message_lost says that the hold was lost, for |loss|. @thread any */
 void el_lock_message_lost(const el_waiter *waiter, el_loss loss, el_error *err);
 
-/* el_lock_message_key_gone: the key was gone before the release. @thread any */
+/* el_lock_message_key_gone says that the key was gone before it was released. @thread any */
 void el_lock_message_key_gone(const el_waiter *waiter, el_error *err);
 
-/* el_lock_message_unconfirmed: the client was closed before etcd confirmed the release. @thread any
- */
+/* el_lock_message_unconfirmed says that the client was closed before etcd confirmed the release.
+ * @thread any */
 void el_lock_message_unconfirmed(const el_waiter *waiter, el_error *err);
 
 #endif
