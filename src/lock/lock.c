@@ -81,7 +81,7 @@ void el_lock_unref(el_lock *lk) {
   free(lk);
 }
 
-/* Posts |command| with a reference of its own. False: the client is closed. */
+/* Posts |command| with a reference of its own. Returns false if the client is closed. */
 static bool post(el_lock *lk, el_command *command) {
   el_lock_ref(lk);
   if (el_shared_post(lk->shared, command)) return true;

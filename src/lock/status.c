@@ -16,14 +16,15 @@ typedef struct member_request {
 } member_request;
 
 struct el_status {
-  /* one of Lua, one of the I/O thread until all have answered */
+  /* one reference of Lua, and one of the I/O thread until all members have answered */
   atomic_int refs;
   el_shared *shared;
   el_command command;
   int64_t timeout_ms;
   el_completion completion;
   /* Used by the I/O thread only, until it completes EL_STATUS_ANSWERED. */
-  size_t n, left; /* number of members, of those that have not answered */
+  /* number of members; number of those that have not answered */
+  size_t n, left;
   el_status_answer *answers;
 };
 
@@ -95,7 +96,8 @@ static void run_start(el_command *command) {
   size_t n = el_channel_count(ch);
   status->answers = el_alloc(n * sizeof *status->answers);
   status->n = n;
-  status->left = n + 1; /* + 1: the query must not end before all are asked */
+  /* + 1, so that the query does not end before all are asked */
+  status->left = n + 1;
   for (size_t i = 0; i < n; i++) {
     el_status_answer *answer = &status->answers[i];
     snprintf(answer->address, sizeof answer->address, "%s",

@@ -23,7 +23,7 @@ enum {
 typedef struct el_status_answer {
   char address[EL_ENDPOINT_MAX]; /* "host:port" or "unix:path" */
   el_transport transport;
-  /* owns its strings, which may be NULL; status.err: why the member did not answer */
+  /* owns its strings, which may be NULL; |status.err| says why the member did not answer */
   el_member_status status;
 } el_status_answer;
 
@@ -33,11 +33,13 @@ typedef struct el_status_answer {
 el_status *el_status_start(el_shared *shared, int64_t timeout_ms,
                            el_error *err);
 
-/* el_status_drop frees the query, once all members have answered. @thread lua */
+/* el_status_drop frees the query. If members have not answered yet, it is freed after their
+ * answers. @thread lua */
 void el_status_drop(el_status *status);
 
-/* el_status_wait waits up to |timeout_ms| until each member has answered or failed. It returns
- * |*n| answers, which belong to |status|; NULL: not yet. @thread lua */
+/* el_status_wait waits up to |timeout_ms| until each member has answered or failed. It returns an
+ * array of |*n| answers, which belongs to |status|. NULL: not all members have answered or failed
+ * yet. @thread lua */
 const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
                                        size_t *n);
 

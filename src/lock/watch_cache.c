@@ -10,14 +10,15 @@
 #include "base/container_of.h"
 
 enum {
-  KEEP_MS = 1000, /* longer than one round of all clients in a busy queue */
+  /* milliseconds; longer than all clients of a busy queue need to hold the lock once */
+  KEEP_MS = 1000,
   CACHED_MAX = 64
 };
 
 typedef struct cached {
   el_watch watch;
   el_watch_cache *cache;
-  int64_t seen_rev; /* the store's revision at the watch's last event */
+  int64_t seen_rev; /* the store's revision when the watch had its last event */
   int64_t until_ms;
   TAILQ_ENTRY(cached) link;
   char key[];
@@ -39,7 +40,8 @@ static void drop(cached *one) {
   free(one);
 }
 
-/* A watch that was created again, on another stream, has missed earlier events. */
+/* Records the revision of each event, also of EL_WATCH_CREATED: a watch that was created again, on
+ * another stream, may have missed the events before. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   cached *one = EL_CONTAINER_OF(watch, cached, watch);
   if (event->kind == EL_WATCH_REFUSED) {

@@ -22,9 +22,10 @@ struct el_watcher {
   int64_t changes; /* number of changes so far */
   int64_t rev;     /* store revision of the last change, 0: unknown */
   int64_t passed;  /* value of |changes| at the last el_watcher_pass */
-  /* owned; after |passed| only this key counts; no data: all keys count */
+  /* Owned. After |passed| changes only a change of this key counts. If it has no data, a change of
+   * any key counts. */
   el_bytes only;
-  el_error err; /* why the watcher has ended; EL_OK: it has not */
+  el_error err; /* why the watcher has ended; code EL_OK: it has not */
 
   /* Used by the I/O thread only. */
   el_watch watch;
@@ -34,14 +35,15 @@ struct el_watcher {
 
 /* ---- changes ---- */
 
-/* Tells whether a change of |key| counts. After a change that was not passed yet every key counts,
- * because that change may have made another key important. */
+/* Tells whether a change of |key| counts. If a change was counted but not passed yet, a change of
+ * any key counts, because the earlier change may have made another key important. */
 static bool is_counted(const el_watcher *watcher, el_bytes key) {
   return watcher->changes != watcher->passed || watcher->only.data == NULL ||
          key.data == NULL || el_bytes_are_equal(watcher->only, key);
 }
 
-/* Counts a change of |key|, without data of any key, at the store revision |rev| (0: unknown). */
+/* Counts a change of |key| at the store's revision |rev| (0: unknown). |key| without data: any key
+ * may have changed. */
 static void count_change(el_watcher *watcher, el_bytes key, int64_t rev) {
   pthread_mutex_lock(&watcher->mu);
   if (is_counted(watcher, key)) {
@@ -93,7 +95,7 @@ void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only) {
   if (changes == watcher->changes) {
     watcher->passed = changes;
     el_bytes_free(watcher->only);
-    /* Without memory for a copy every key counts. */
+    /* If there is no memory for a copy, any key counts. */
     watcher->only =
         (el_bytes){only.data != NULL ? el_bytes_copy(only) : NULL, only.len};
     if (watcher->err.code == EL_OK) {
@@ -153,7 +155,7 @@ static void run_stop(el_command *command) {
   unref(watcher);
 }
 
-/* Posts |command| with a reference of its own. False: the client is closed. */
+/* Posts |command| with a reference of its own. Returns false if the client is closed. */
 static bool post(el_watcher *watcher, el_command *command) {
   atomic_fetch_add(&watcher->refs, 1);
   if (el_shared_post(watcher->shared, command)) return true;

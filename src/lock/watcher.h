@@ -1,7 +1,7 @@
 /* watcher: counts changes of the keys with a common prefix, for a reader that then reads the keys.
  *
- * It does not keep what changed, so several changes between two reads cost one read.
- */
+ * A watcher does not keep which keys have changed, so several changes between two reads cost one
+ * read. */
 #ifndef ETCDLOCK_LOCK_WATCHER_H
 #define ETCDLOCK_LOCK_WATCHER_H
 
@@ -16,20 +16,22 @@ typedef struct el_watcher el_watcher;
 
 /* el_watcher_event is an event of a watcher's completion, a bit. */
 typedef enum el_watcher_event {
-  /* there are changes after el_watcher_pass, or the watcher has ended */
+  /* there are changes that were not passed (el_watcher_pass), or the watcher has ended */
   EL_WATCHER_CHANGED = 1,
   EL_WATCHER_ENDED = 2
 } el_watcher_event;
 
-/* el_watcher_close_all ends all watchers of the client with shared->closed, which is set.
- * @thread io */
+/* el_watcher_close_all ends all watchers of the client with the error shared->closed. That error
+ * must be set. @thread io */
 void el_watcher_close_all(el_shared *shared);
 
-/* el_watcher_wake_all counts one change for each watcher, because the circuit breaker has opened:
- * with fail_fast a waiting reader learns it by reading. @thread io */
+/* el_watcher_wake_all counts one change for each watcher, because the circuit breaker has opened.
+ * With the option fail_fast a waiting reader must fail then: it wakes up, reads, and the read
+ * fails. @thread io */
 void el_watcher_wake_all(el_shared *shared);
 
-/* el_watcher_free_all stops all watches of the client, which is about to stop. @thread io */
+/* el_watcher_free_all stops all watches of the client's watchers, because the client is about to
+ * stop. @thread io */
 void el_watcher_free_all(el_shared *shared);
 
 /* el_watcher_new watches the keys with |prefix|, which ends with a slash. It returns NULL and |err|
@@ -42,7 +44,8 @@ void el_watcher_close(el_watcher *watcher);
 /* el_watcher_drop closes the watcher and gives up the caller's reference. @thread lua */
 void el_watcher_drop(el_watcher *watcher);
 
-/* el_watcher_wait waits up to |timeout_ms| for |event|. False: it has not come. @thread lua */
+/* el_watcher_wait waits up to |timeout_ms| for |event|. Returns whether |event| has occurred.
+ * @thread lua */
 bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
                      int64_t timeout_ms);
 
@@ -50,15 +53,16 @@ bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
  * |watcher|. A wake that is armed on it must live as long as the client. @thread lua */
 el_completion *el_watcher_completion(el_watcher *watcher);
 
-/* el_watcher_changes returns the number of changes so far, and in |rev| the store revision of the
- * last one (0: unknown). A watch that is created, also again after an interruption, counts as a
- * change of all keys. |err| is why the watcher has ended; code EL_OK: it has not.
- * @thread lua @locks watcher->mu */
+/* el_watcher_changes returns the number of changes so far, and in |rev| the store's revision of the
+ * last change (0: unknown). The creation of the watch counts as a change of all keys, also when the
+ * watch is created again after an interruption. |err| says why the watcher has ended; code EL_OK:
+ * it has not. @thread lua @locks watcher->mu */
 int64_t el_watcher_changes(el_watcher *watcher, int64_t *rev, el_error *err);
 
-/* el_watcher_pass records that the caller has read the keys after |changes| changes. Unless there
- * are more by now, this clears EL_WATCHER_CHANGED. Until the next call only changes of the key
- * |only| set it again; |only| without data: changes of all keys. @thread lua @locks watcher->mu */
+/* el_watcher_pass records that the caller has read the keys after |changes| changes. If there are
+ * no more changes by now, this clears EL_WATCHER_CHANGED. Until the next call of el_watcher_pass
+ * only a change of the key |only| sets that event again. If |only| has no data, a change of any key
+ * does. @thread lua @locks watcher->mu */
 void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only);
 
 #endif
