@@ -8,7 +8,7 @@
 #include "base/hash.h"
 
 typedef struct alarm_entry {
-  uint64_t id; /* hash key */
+  uint64_t id; /* the number to push; the hash key */
   el_alarms *alarms;
   el_wake *wake;
   el_timer timer;
@@ -17,7 +17,7 @@ typedef struct alarm_entry {
 
 struct el_alarms {
   el_timers *timers;
-  alarm_entry *by_id; /* hash table */
+  alarm_entry *by_id; /* all alarms by |id|; a hash table */
 };
 
 static alarm_entry *find(el_alarms *alarms, uint64_t id) {

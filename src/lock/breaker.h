@@ -20,7 +20,7 @@
 /* el_breaker is the circuit breaker of one client; a mutex of its own guards it. */
 typedef struct el_breaker el_breaker;
 
-/* el_breaker_new returns a closed breaker. NULL: no memory. @thread lua */
+/* el_breaker_new returns a closed breaker. NULL: there is no memory. @thread lua */
 el_breaker *el_breaker_new(el_shared *shared);
 
 /* el_breaker_free frees the breaker. The client's I/O thread must have stopped. If |breaker| is

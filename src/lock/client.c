@@ -21,10 +21,10 @@ struct el_client {
 
   /* Used by the Lua thread. The commands also use these, after they are posted. */
   el_command open_command, close_command;
-  el_options *options; /* NULL after run_open */
+  el_options *options; /* the options of connect; NULL after run_open */
   int64_t close_budget_ms;
   el_loop *loop;
-  el_breaker *breaker; /* used by both threads */
+  el_breaker *breaker; /* used by the Lua thread and the I/O thread */
 
   /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
@@ -239,7 +239,8 @@ static void run_close(el_command *command) {
                 el_now_ms() + cl->close_budget_ms);
 }
 
-/* The loop is about to cancel all calls: from now on an answer is only freed. */
+/* Stops the parts, because the loop is about to cancel all calls. After this, an answer to a call
+ * is only freed. */
 static void on_stopping(void *arg) {
   el_client *cl = arg;
   el_sessions_stop(cl->sessions);
@@ -270,7 +271,7 @@ typedef struct alarm_command {
   el_client *cl;
   el_wake *wake;
   uint64_t id;
-  int64_t at_ms; /* el_now_ms; 0: cancel */
+  int64_t at_ms; /* when the alarm is due (el_now_ms); 0: cancel it */
 } alarm_command;
 
 static void run_alarm(el_command *command) {

@@ -40,12 +40,14 @@ struct el_entry_driver {
   el_keys keys;   /* the keys of the entry in etcd */
   /* the value that an enqueue or a try puts; owned by the waiter */
   el_bytes value;
-  struct el_sent *sent;         /* the request in flight; NULL: none */
-  el_error *last_error;         /* of the last attempt; NULL: it succeeded */
-  struct el_key_watch *watched; /* the watches, a list; NULL: none */
+  struct el_sent *sent; /* the request in flight; NULL: none */
+  /* the error of the last request; NULL: it succeeded */
+  el_error *last_error;
+  /* the watches of the entry, a list; NULL: none */
+  struct el_key_watch *watched;
   /* listed by the session for lease checks while the entry is HELD or PROVING */
   el_checked_key checked_key;
-  el_timer timer;  /* for entry.wake_at */
+  el_timer timer;  /* due at entry.wake_at */
   bool has_waited; /* the entry has waited for another client's key */
   /* an unlock waits for the release, so the first retry of the delete is a foreground request,
    * too */

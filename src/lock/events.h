@@ -31,17 +31,18 @@ typedef enum el_event_kind {
 /* el_event is one event, or several failures with the same text. */
 typedef struct el_event {
   el_event_kind kind;
-  el_bytes subject; /* full name of the lock (el_lock_options), or the member */
-  el_bytes why;     /* the error text of a loss, a failover or a retry */
+  /* full name of the lock (el_lock_options); of a failover: the member */
+  el_bytes subject;
+  el_bytes why; /* the error text of a loss, a failover or a retry */
   /* el_now_ms when the event, or the first of the failures, happened */
   int64_t at_ms;
   int64_t count; /* number of failures with this text; other kinds: 1 */
   /* The fields below are set in events of locks. */
-  el_mode mode;    /* EL_MODE_READ after a downgrade */
+  el_mode mode;    /* mode of the lock; EL_MODE_READ after a downgrade */
   bool leads;      /* as in el_lock_options */
   bool is_in_with; /* as in el_lock_options */
   el_loss loss;    /* EL_EVENT_LOST: the reason */
-  int64_t token;   /* of the hold */
+  int64_t token;   /* fencing token of the hold */
   int64_t held_us; /* duration of the hold, in microseconds */
 } el_event;
 

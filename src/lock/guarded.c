@@ -19,17 +19,17 @@ enum { GRACE_MS = 100 };
 struct el_guarded {
   atomic_int refs;
   el_shared *shared;
-  /* Constant after el_guarded_start. */
+  /* The fields up to |deadline_ms| are constant after el_guarded_start. */
   /* guards the transaction by its hold; NULL: |guards| do */
   el_lock *lk;
   /* conditions on create_revision and lease of a key; empty: not used */
   el_compare guards[2];
   el_op *ops;
   size_t n_ops;
-  bool writes;         /* an operation writes */
+  bool writes;         /* at least one operation writes */
   bool is_downgrade;   /* it writes the marker key of a downgrade */
   bool is_proclaim;    /* it writes the key of |lk| */
-  int64_t deadline_ms; /* el_now_ms */
+  int64_t deadline_ms; /* when the transaction must have ended (el_now_ms) */
 
   atomic_bool is_dropped; /* Lua does not wait for the answer */
   el_command command;
@@ -41,8 +41,8 @@ struct el_guarded {
   bool has_turn;  /* it is the write in progress of the hold */
   /* |request| is under way; it has a reference to this transaction */
   bool is_sent;
-  bool is_finished; /* an answer that comes now is ignored */
-  /* a key of |lk| was found attached to another lease, or none */
+  bool is_finished; /* |answer| is set; an answer that comes later is ignored */
+  /* the last answer found a key of |lk| attached to another lease or to none */
   bool is_detached;
   /* In shared->resting, the timer is due at the next attempt, or at the deadline if |is_queued|.
    * While |is_sent|, it is due at the deadline. */

@@ -21,8 +21,9 @@ typedef struct el_lease_revocations {
   el_timers *timers;
   el_counters *counters;
   STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */
-  el_timer timer;                    /* until the next attempt */
-  uint8_t failures;                  /* failed attempts in a row */
+  /* due at the next attempt after a failure */
+  el_timer timer;
+  uint8_t failures;  /* failed attempts in a row */
   bool is_in_flight; /* the revoke of the first lease is in flight */
   bool is_stopping;  /* no further revoke is sent */
 } el_lease_revocations;

@@ -61,7 +61,7 @@ struct el_queue_driver {
   bool has_unknown_outcome : 1;
   TAILQ_ENTRY(el_queue_driver) changed_link;
   UT_hash_handle hh;
-  char key[]; /* hash key, see write_hash_key */
+  char key[]; /* the hash key, see write_hash_key */
 };
 
 /* A slot is a number in the keys of a multi-lock. It distinguishes the multi-locks of one client.
@@ -86,17 +86,18 @@ struct el_local_queues {
   el_client_session *session;
   el_handoff_limits limits;
   el_entry_events entry_events;
-  queue_driver *by_key; /* hash table */
+  queue_driver *by_key; /* all local queues; a hash table */
   TAILQ_HEAD(, el_queue_driver) changed;
   /* The local queues of multi-locks and semaphores, in no order. A search for the queues that
    * conflict with a waiter goes through this list, because the hash keys of these queues cannot be
    * computed from the name and mode of the waiter. */
   queue_driver **listed;
   size_t n_listed, listed_room;
-  int n_deferred;           /* local queues with |is_deferred| */
+  int n_deferred;           /* number of local queues with |is_deferred| */
   el_local_actions actions; /* that are still to be carried out */
   bool is_acting;
-  el_error closed; /* code EL_OK: the client is open */
+  /* the error of waiters that join after close; code EL_OK: the client is open */
+  el_error closed;
   slot_list slots; /* the slots of the multi-locks */
   /* A queue without waiters, for the entries whose session has ended. */
   queue_driver *orphans;
@@ -338,7 +339,8 @@ static bool visit_multis(const el_local_queues *queues, const el_waiter *waiter,
   return false;
 }
 
-/* A semaphore has one local queue for each number of permits that callers use. */
+/* Calls |visit| for the other local queues of the same semaphore: there is one for each number of
+ * permits that callers use. Returns true, and stops, when |visit| does. */
 static bool visit_permits(const el_local_queues *queues,
                           const el_waiter *waiter, visitor *visit) {
   for (size_t i = 0; i < queues->n_listed; i++) {
@@ -1030,7 +1032,8 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
   waiter->queue = queue_for(queues, session, waiter);
   visit_conflicting(queues, waiter, contend);
   mark_changed(waiter->queue);
-  set_wait_deadline(waiter); /* before the step, which may end the wait */
+  /* this comes before the step, because the step may end the wait */
+  set_wait_deadline(waiter);
   step(waiter->queue, &join);
 }
 

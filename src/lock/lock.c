@@ -21,7 +21,8 @@ struct el_lock {
   el_shared *shared;
 
   union { /* saves 8 bytes for each held lock */
-    /* The option; set before the I/O thread gets the lock, used until it is granted. */
+    /* The option max_hold. Set before the I/O thread gets the lock, used until the lock is
+     * granted. */
     int64_t max_hold_ms;
     /* When the lock was granted (el_now_us); 0: the client records no events. Used by any
      * thread. */
@@ -37,24 +38,26 @@ struct el_lock {
    * completed. If the lock was held, it is written before EL_LOCK_RELEASED is completed. */
   el_error *err; /* why the wait or the release failed; NULL: it did not */
 
-  bool leads : 1, is_in_with : 1; /* as in el_lock_options; constant */
+  bool leads : 1, is_in_with : 1; /* see el_lock_options; constant */
   atomic_bool is_downgraded;      /* to a read hold; used by any thread */
   /* |is_stop_posted|: |stop_command| was posted. |is_max_hold_posted|: |command| is in the
    * inbox. */
   atomic_bool is_stop_posted, is_max_hold_posted;
 
-  /* the option; set before the I/O thread gets the lock */
+  /* the option lock_delay; set before the I/O thread gets the lock */
   int32_t lock_delay_ms;
 
-  /* Set by the I/O thread during the wait, taken and freed by any thread; NULL: none. */
+  /* What a read has told about the holder. The I/O thread sets it during the wait; any thread takes
+   * and frees it. NULL: none. */
   _Atomic(el_holder *) holder;
 
-  el_completion completion;        /* of el_lock_event */
+  el_completion completion;        /* its events are el_lock_event */
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; used by any thread */
-  el_command command;              /* run_start, then run_move_max_hold_end */
+  /* runs run_start, later run_move_max_hold_end */
+  el_command command;
   el_command stop_command;
 
-  /* Used by the I/O thread only. */
+  /* Only the I/O thread changes these, after run_start. */
   el_waiter waiter;
   el_writes writes;
 };
@@ -215,8 +218,9 @@ static el_error *copy_of(const el_error *err) {
   return copy;
 }
 
-/* If the wait was cancelled in the meantime, the state is RELEASED already and stays so; the
- * thread that cancelled it has posted the release. */
+/* Stores what the grant gives and sets the state to HELD. If the wait was cancelled in the
+ * meantime, the state is already RELEASED and stays so. The thread that cancelled the wait has
+ * posted the release. */
 static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int pending = EL_HOLD_PENDING;

@@ -49,7 +49,7 @@ typedef struct el_lock_options {
   bool must_share;
   bool leads;          /* this is an election; for events */
   bool is_in_with;     /* a with_lock call unlocks it; for events */
-  int64_t timeout_ms;  /* of the wait; negative: no limit */
+  int64_t timeout_ms;  /* limit of the wait; negative: no limit */
   int64_t max_hold_ms; /* how long the hold may last; 0: no limit */
   int64_t linger_ms;   /* how long to keep the key after unlock; 0: delete it */
   /* how long the lock stays taken after the TTL of a crashed client; 0: not */
@@ -61,7 +61,7 @@ typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
   EL_HOLD_RELEASED,
-  EL_HOLD_ABANDONED, /* released because its owner ended, see el_lock_abandon */
+  EL_HOLD_ABANDONED, /* released because the owner ended: see el_lock_abandon */
   EL_HOLD_FAILED,
   EL_HOLD_LOST /* el_lock_loss returns why */
 } el_hold;
@@ -71,7 +71,7 @@ typedef enum el_hold {
 typedef enum el_lock_event {
   EL_LOCK_DECIDED = 1,  /* the lock is held, or the wait failed */
   EL_LOCK_RELEASED = 2, /* the release has ended: see el_lock_wait_released */
-  EL_LOCK_ENDED = 4     /* the hold is released, abandoned or lost */
+  EL_LOCK_ENDED = 4     /* the hold was released, abandoned or lost */
 } el_lock_event;
 
 /* el_lock_new begins to acquire a lock. It returns NULL and |err| (closed, forked, nomem) if the

@@ -15,7 +15,8 @@ enum { EL_ENDPOINTS_MAX = 32 };
 
 /* el_plain_options are the options that need no check in C. */
 typedef struct el_plain_options {
-  int64_t ttl_ms;            /* of the session's lease, without a lock delay */
+  /* TTL of the session's lease, without a lock delay */
+  int64_t ttl_ms;
   el_handoff_limits handoff; /* the handoff budget */
   bool fail_fast;            /* calls fail at once while etcd is unreachable */
   bool wants_events; /* record all kinds of events, not only leaked locks */

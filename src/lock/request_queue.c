@@ -73,9 +73,9 @@ struct el_request_queue {
   el_counters *counters;
   el_events *events;
 
-  el_batcher batchers[BATCHERS];  /* of foreground requests that wait */
+  el_batcher batchers[BATCHERS];  /* foreground requests that wait, by kind */
   struct request_list background; /* background requests that wait */
-  el_timer timer;                 /* for the next request that may leave */
+  el_timer timer;                 /* due when the next request may leave */
   /* The answers of one batch are being passed to their senders. No request leaves before all of
    * them have been passed. */
   bool is_answering;
@@ -92,7 +92,7 @@ struct el_request_queue {
   int64_t answered_ms; /* when a request was answered last */
   /* when etcd was reached last, by a request or a lease call */
   int64_t reached_ms;
-  uint64_t salt; /* of the backoff's jitter */
+  uint64_t salt; /* varies the jitter of the backoff */
 
   el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
@@ -118,7 +118,7 @@ static el_identity_verdict check_identity(el_request_queue *queue,
 
 static void on_verified(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = EL_CONTAINER_OF(request, el_request_queue, verify);
-  queue->is_verifying = false; /* check_answer has seen its answer */
+  queue->is_verifying = false; /* check_answer has already used the answer */
   free(queue->verify_key);
   queue->verify_key = NULL;
   if (answer != NULL) el_txn_answer_free(answer);

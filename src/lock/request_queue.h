@@ -38,8 +38,9 @@ struct el_request {
    * NULL, the client stops, and the sender may only free its own memory. That call may come before
    * el_request_queue_send returns. @thread io */
   void (*done)(el_request *request, el_txn_answer *answer);
-  bool is_background;  /* no caller waits for it, so it is rate-limited */
-  size_t counted_as;   /* offset of its counter in el_stats */
+  bool is_background; /* no caller waits for it, so it is rate-limited */
+  /* offset in el_stats of the counter of this kind of request */
+  size_t counted_as;
   int64_t deadline_ms; /* when an attempt must end (el_now_ms); 0: never */
   /* el_keys_queue_hash of the lock queue into which the request puts a key; 0: it puts none */
   uint64_t lock_queue;
@@ -59,7 +60,7 @@ struct el_request {
   /* a batch with this request failed, perhaps because of one member: it is sent alone now */
   bool was_refused_in_batch;
   bool has_short_timeout; /* the last attempt had less than EL_ATTEMPT_MS */
-  bool is_probe;          /* it was sent during a backoff */
+  bool is_probe;          /* the request was sent during a backoff */
   TAILQ_ENTRY(el_request) link;
 };
 
@@ -72,7 +73,7 @@ el_request_queue *el_request_queue_new(el_auth *auth, el_timers *timers,
 void el_request_queue_free(el_request_queue *queue);
 
 /* el_request_queue_send copies |txn| and sends it as soon as it may leave. |request| must live
- * until its |done|. @thread io */
+ * until |done| is called. @thread io */
 void el_request_queue_send(el_request_queue *queue, el_request *request,
                            const el_txn *txn);
 

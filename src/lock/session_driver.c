@@ -35,7 +35,7 @@ struct el_session_driver {
   int n_keys;
   /* leases that are revoked in the background */
   el_lease_revocations revocations;
-  int calls_in_flight; /* grants, revokes and audits */
+  int calls_in_flight; /* number of grants, revokes and audits in flight */
   bool is_stopping;
 };
 
@@ -411,7 +411,8 @@ void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
 
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err) {
-  if (lease != driver->session.id) return; /* of an earlier session */
+  /* |lease| is of an earlier session */
+  if (lease != driver->session.id) return;
   el_shared_set_proof_error(driver->env.shared, err);
   driver->lease_end_error = *err;
   driver->has_lease_end_error = true;

@@ -91,7 +91,7 @@ struct el_client_session {
   el_watch_cache *watch_cache;
   el_timers *timers;
   el_counters *counters;
-  /* entries that wait for a proof of the lease */
+  /* the PROVING and CONFIRMING entries of the session */
   struct el_proving_list proving;
 };
 

@@ -33,11 +33,13 @@ typedef struct el_stats {
   int64_t keepalives, grants, revokes, audits, watches, calls;
   /* requests that left in a batch, without the first of each batch */
   int64_t batched;
-  int64_t acquired;        /* holds that were granted */
-  int64_t lost;            /* holds that were lost */
-  int64_t leaked;          /* locks that were garbage-collected while held */
-  int64_t failed_attempts; /* requests that failed; each retry counts */
-  int64_t held, waiting;   /* present numbers of holds and of waiters */
+  int64_t acquired; /* number of holds that were granted */
+  int64_t lost;     /* number of holds that were lost */
+  /* number of locks that were garbage-collected while held */
+  int64_t leaked;
+  /* number of requests that failed; each failed retry counts */
+  int64_t failed_attempts;
+  int64_t held, waiting; /* present numbers of holds and of waiters */
 } el_stats;
 
 /* el_counters holds the counters of a client, in the order of el_stats. Any thread reads and adds.
@@ -103,8 +105,7 @@ typedef struct el_shared {
    * cleared. */
   el_loop *loop;
 
-  /* Used by the Lua thread only. */
-  /* wakes event loops; NULL until the first el_shared_wake_queue */
+  /* Wakes event loops; NULL until the first el_shared_wake_queue. Used by the Lua thread only. */
   el_wake_queue *wake_queue;
 
   /* Used by the I/O thread only, in commands from Lua; freed when the client stops. */
@@ -115,13 +116,15 @@ typedef struct el_shared {
   el_timers *timers;
   /* the option: calls fail at once while etcd is unreachable */
   bool fail_fast;
-  el_error closed; /* for calls after close; code EL_OK: the client is open */
+  /* the error of calls after close; code EL_OK: the client is open */
+  el_error closed;
   /* guarded transactions that wait for their turn or their next attempt */
   TAILQ_HEAD(, el_guarded) resting;
   /* the watchers that are started and not stopped */
   TAILQ_HEAD(, el_watcher) watchers;
 
-  /* Written by the I/O thread, read by any thread. Times are el_now_ms. */
+  /* The next three fields are written by the I/O thread and read by any thread. Times are
+   * el_now_ms. */
   /* ID of the lease of the first session that is alive; 0: none */
   _Atomic int64_t lease;
   /* until when a lease is alive, by the last answered keepalive */

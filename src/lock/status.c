@@ -9,7 +9,7 @@
 #include "base/completion.h"
 #include "base/container_of.h"
 
-/* The request to one member. */
+/* The request for the status of one member. */
 typedef struct member_request {
   el_status *status;
   el_status_answer *answer;

@@ -34,7 +34,8 @@ typedef struct el_waiter_events {
    * or lingers. EL_LOST: the key was gone before. Any other code: the delete was refused or is not
    * confirmed. */
   void (*released)(el_waiter *waiter, const el_error *err);
-  void (*done)(el_waiter *waiter); /* the last call */
+  /* called last; the queue does not use the waiter after that */
+  void (*done)(el_waiter *waiter);
   /* Returns when max_hold ends the hold (el_now_ms); INT64_MAX: never. */
   int64_t (*max_hold_end)(const el_waiter *waiter);
   /* Returns the mod_rev with which the write order of the next hold begins if the key is handed off
@@ -53,14 +54,16 @@ struct el_waiter {
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
   /* owned; the value that the enqueue puts; freed at the grant */
   el_bytes value;
-  int64_t timeout_ms;  /* as asked, for messages */
+  /* limit of the wait as the caller gave it, for messages */
+  int64_t timeout_ms;
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   uint8_t mode;        /* el_mode */
   uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
 
   /* Used by the local queue only. */
   struct el_queue_driver *queue; /* NULL until the waiter joins one */
-  el_timer timer; /* deadline of the wait, then the max_hold end of the hold */
+  /* due at the deadline of the wait; during the hold, at the end of max_hold */
+  el_timer timer;
 };
 
 #endif

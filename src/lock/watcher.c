@@ -15,7 +15,7 @@ struct el_watcher {
   el_bytes prefix; /* owned */
   el_command start_command, stop_command;
   bool is_closed; /* stop_command is posted; used by the Lua thread only */
-  el_completion completion; /* of el_watcher_event */
+  el_completion completion; /* its events are el_watcher_event */
 
   pthread_mutex_t
       mu;          /* guards the next five; held while |completion| changes */
@@ -29,7 +29,7 @@ struct el_watcher {
 
   /* Used by the I/O thread only. */
   el_watch watch;
-  bool is_listed; /* in shared->watchers, with a reference of its own */
+  bool is_listed; /* in the list shared->watchers, which has a reference */
   TAILQ_ENTRY(el_watcher) link;
 };
 
@@ -205,7 +205,7 @@ void el_watcher_close(el_watcher *watcher) {
 
 void el_watcher_drop(el_watcher *watcher) {
   if (el_shared_is_forked(watcher->shared))
-    return; /* the parent's I/O thread owns it */
+    return; /* the parent's I/O thread owns the watcher */
   el_watcher_close(watcher);
   unref(watcher);
 }
