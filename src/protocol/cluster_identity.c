@@ -1,4 +1,5 @@
-/* cluster_identity: detects that answers come from another cluster, or from an earlier state. */
+/* cluster_identity: detects answers from another etcd cluster, or from an earlier state of the same
+ * cluster. */
 #include "protocol/cluster_identity.h"
 
 el_identity_verdict el_cluster_identity_check(el_cluster_identity *cluster,

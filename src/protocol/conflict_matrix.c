@@ -1,10 +1,11 @@
-/* conflict_matrix: which lock modes exclude which, and what of a queue is read to see that. */
+/* conflict_matrix: which lock modes exclude which, and which keys of a queue a client reads to find
+ * conflicts. */
 #include "protocol/conflict_matrix.h"
 
 #include <string.h>
 
-/* Returns the range of all keys with |prefix|, which ends with a slash. The range_ functions write
- * the ends of the range to |*text|, and advance it. */
+/* Returns the range of all keys that begin with |prefix|, which ends with a slash. Each range_
+ * function writes the bounds of its range to |*text|, and moves |*text| behind them. */
 static el_key_range range_below(el_bytes prefix, char **text) {
   char *to = *text;
   memcpy(to, prefix.data, prefix.len);
@@ -21,8 +22,9 @@ static el_key_range range_of_mode(const el_keys *keys, el_mode mode,
   return range_below((el_bytes){prefix, len}, text);
 }
 
-/* Returns the range of the keys of plain locks and multi-locks. The infixes of the other modes
- * begin with a letter after "f". */
+/* Returns the range of the keys of plain locks and multi-locks. After "name/" they begin with a hex
+ * digit, at most "f". The infixes of the other modes begin with a later letter, so keys of those
+ * modes are not in the range. */
 static el_key_range range_of_locks(const el_keys *keys, char **text) {
   el_bytes from = el_keys_queue_prefix(keys);
   char *to = *text;
@@ -70,8 +72,8 @@ bool el_conflict_is_holder(const el_keys *keys, const el_kv *kv) {
 
 bool el_conflict_reads_markers(el_mode mode) { return mode == EL_MODE_READ; }
 
-/* Tells whether |writer| only reads. Its marker counts only if it is attached to the lease of the
- * writer's key: other keys are user data. */
+/* Tells whether |writer| was downgraded. Its marker counts only if the marker is attached to the
+ * same lease as the writer's key, because otherwise the marker is user data. */
 static bool is_downgraded(const el_keys *keys, const el_queue_key *writer,
                           const el_op_result *markers) {
   el_queue_key marker = el_marker_downgraded(writer->rev);
@@ -112,7 +114,7 @@ bool el_conflict_is_waiter(const el_keys *keys, el_bytes key, int64_t lease) {
 
 bool el_conflict_may_downgrade(const el_keys *keys, const el_queue_key *blocker,
                                el_queue_key *marker) {
-  /* Go's RWMutex recipe, whose keys are timed, has no downgrade. */
+  /* Go's RWMutex recipe, whose keys contain a time (is_timed), has no downgrade. */
   *marker = el_marker_downgraded(blocker->rev);
   return keys->mode == EL_MODE_READ && blocker->mode == EL_MODE_WRITE &&
          !blocker->is_timed;

@@ -1,4 +1,5 @@
-/* handoff_budget: how many holds, and for how long, one client may hand a key off locally. */
+/* handoff_budget: limits the holds, and the time, for which a client hands one key off between its
+ * waiters. */
 #include "protocol/handoff_budget.h"
 
 void el_handoff_budget_start(el_handoff_budget *budget, int64_t now_ms) {

@@ -1,4 +1,4 @@
-/* key: the keys of a lock in etcd: their layout, their modes, and how one is parsed. */
+/* key: the keys of a lock in etcd: their layout, their modes, and how a key is parsed. */
 #include "protocol/key.h"
 
 #include <stdio.h>
@@ -21,7 +21,8 @@ static const char *const infixes[] = {
 
 enum { INFIXES = sizeof infixes / sizeof *infixes };
 
-/* Markers of earlier versions end so: they look like keys in the queue of such a name. */
+/* Earlier versions wrote markers "name/read/order/<rev>-<n>". They look like keys of a lock
+ * "name/read/order", so no lock name may end with this suffix. */
 static const el_bytes old_marker_suffix = {"/read/order",
                                            sizeof "/read/order" - 1};
 
@@ -61,7 +62,8 @@ size_t el_key_write(char *out, el_bytes name, const el_queue_key *key) {
   return len;
 }
 
-/* Returns the number, as printf writes it, of at most |digits_max| digits; 0: |text| is none. */
+/* Returns the number that |text| is in |base|, if it is written as by printf with at most
+ * |digits_max| digits. 0: |text| is no such number. */
 static uint64_t parse_number(el_bytes text, unsigned base, size_t digits_max) {
   const char *digits = "0123456789abcdef";
   uint64_t number = 0;
@@ -74,8 +76,8 @@ static uint64_t parse_number(el_bytes text, unsigned base, size_t digits_max) {
   return number;
 }
 
-/* Removes |mark| and the number after it from the end of |text|. False: |mark| is there without a
- * valid number. */
+/* Removes |mark| and the hex number after it from the end of |text|, and sets |*number|. If |text|
+ * contains no |mark|, |*number| is 0. Returns false if no valid number follows |mark|. */
 static bool cut_number(el_bytes *text, char mark, uint64_t *number) {
   const char *at = memchr(text->data, mark, text->len);
   *number = 0;
@@ -86,7 +88,7 @@ static bool cut_number(el_bytes *text, char mark, uint64_t *number) {
   return *number != 0;
 }
 
-/* Parses a lease ID, with a slot and a number of permits if there are any. */
+/* Parses a lease ID, which a slot and a number of permits may follow. */
 static bool parse_lease(el_bytes text, el_queue_key *parsed) {
   uint64_t permits, slot;
   if (!cut_number(&text, '.', &permits) || !cut_number(&text, '-', &slot) ||
@@ -136,12 +138,14 @@ static bool ends_with(el_bytes text, const char *tail, size_t len) {
   return text.len >= len && memcmp(text.data + text.len - len, tail, len) == 0;
 }
 
-/* Returns the mode, or kind of marker, with the longest infix at the end of |prefix|. */
+/* Returns the mode, or the kind of marker, with whose infix |prefix| ends. If several infixes
+ * match, the longest one counts. */
 static el_mode mode_of(el_bytes prefix) {
   size_t mode = INFIXES - 1;
   while (mode == EL_MODE_MULTI ||
          !ends_with(prefix, infixes[mode], strlen(infixes[mode]))) {
-    mode--; /* ends at EL_MODE_LOCK, whose infix is a slash */
+    /* stops at EL_MODE_LOCK at the latest: its infix is a slash, with which |prefix| ends */
+    mode--;
   }
   return (el_mode)mode;
 }

@@ -1,8 +1,8 @@
-/* key: the keys of a lock in etcd: their layout, their modes, and how one is parsed.
+/* key: the keys of a lock in etcd: their layout, their modes, and how a key is parsed.
  *
  * The layout is shared with Go's concurrency.Mutex, `etcdctl lock` and the v3lock service: key =
  * name "/" lease ID in lower-case hex, not padded (client/v3/concurrency/key.go). All other keys
- * below "name/" are user data: a lock "a/b" does not block a lock "a".
+ * below "name/" are user data. So a lock "a/b" does not block a lock "a".
  *
  *   name/<hex>               a lock
  *   name/<hex>-<slot>        a multi-lock: one such key below each of its names
@@ -13,19 +13,20 @@
  *   name/write/order/<rev>   marker: orders the guarded writes of that writer (write_order.h)
  *
  * If one client has several keys in a queue, "-<slot>" tells them apart. Go's RWMutex recipe uses
- * the read and write layout with a time in nanoseconds in place of the lease ID
+ * the layout of read and write locks, but with a time in nanoseconds in place of the lease ID
  * (contrib/recipes/key.go).
  *
- * The permits of a semaphore are a queue of their own, shared by all n of that name. The key
- * contains n because n decides whether the key holds a permit (conflict_matrix.h), and so that one
- * client can have keys with several n.
+ * All permits of one name form one queue, whatever their n; keys of other modes do not count in it.
+ * A permit's key contains n for two reasons: n decides whether the key holds a permit
+ * (conflict_matrix.h), and one client can have keys with different values of n.
  *
- * Markers exist because the keys of readers and writers must never be written again: Go's recipe
- * does not wait for a key with a mod_revision above that of its own key. A marker's name ends with
- * the create_revision, in hex, of the key that it belongs to, so it is never taken for the marker
- * of another hold. Earlier versions wrote "name/write/order/<rev>-<n>" and
- * "name/read/order/<rev>-<n>". No marker is an entry of a queue, because no lock name may end in
- * "/write/order" or "/read/order".
+ * Markers exist because the key of a reader or a writer must not be written again after its
+ * creation. Go's recipe does not wait for a key whose mod_revision is above that of its own key, so
+ * it would ignore a key that is written again. A marker's name ends with the create_revision, in
+ * hex, of the key to which the marker belongs. So it is never taken for the marker of another hold.
+ * Earlier versions of etcdlock wrote "name/write/order/<rev>-<n>" and "name/read/order/<rev>-<n>".
+ * A marker is never an entry of a queue, because no lock name may end in "/write", "/write/order"
+ * or "/read/order" (el_key_reserved_suffix).
  */
 #ifndef ETCDLOCK_PROTOCOL_KEY_H
 #define ETCDLOCK_PROTOCOL_KEY_H
@@ -37,12 +38,14 @@
 #include "base/alloc.h"
 
 enum {
-  EL_NAME_MAX = 512, /* bytes of a lock name with its prefix */
-  /* "/write/order/" is the longest infix; hex, "-", hex, ".", hex. */
+  EL_NAME_MAX = 512, /* bytes of a lock name, with the client's prefix */
+  /* The longest infix, "/write/order/"; then in hex the lease, "-" and the slot, "." and the number
+   * of permits. */
   EL_KEY_MAX = EL_NAME_MAX + 13 + 16 + 9 + 5,
   EL_KEY_SIZE = EL_KEY_MAX + 1,
   EL_PERMITS_MAX = 1000,
-  /* Names of one multi-lock. Each takes two of the 128 operations that etcd allows by default. */
+  /* The largest number of names of a multi-lock. Each name takes two of the 128 operations that
+   * etcd allows in a transaction by default. */
   EL_MULTI_MAX = 60
 };
 
@@ -52,37 +55,39 @@ typedef enum el_mode {
   EL_MODE_READ,
   EL_MODE_WRITE,
   EL_MODE_PERMIT,
-  EL_MODE_MULTI, /* the last mode; its keys may look like those of
-                    EL_MODE_LOCK */
-  /* Marker keys: no lock modes, but keys of the same form. */
+  /* the last lock mode; a key without a slot looks like one of EL_MODE_LOCK */
+  EL_MODE_MULTI,
+  /* Kinds of marker keys. They are no lock modes, but their keys have the same form. */
   EL_MARKER_DOWNGRADED,
   EL_MARKER_WRITE_ORDER
 } el_mode;
 
-/* The modes' names in the API, ended by NULL. */
+/* The names of the lock modes in the API, ended by NULL. */
 extern const char *const el_mode_names[];
 
 /* el_queue_key identifies one key of a queue, without the lock name. */
 typedef struct el_queue_key {
-  int64_t rev;        /* create_revision: the order in the queue; 0: there is
-                         no such key */
-  int64_t lease;      /* lease ID in the key; in a marker: create_revision of
-                         its owner's key */
-  uint32_t slot;      /* tells several keys of one lease apart; 0: the first
-                         or only one */
-  uint16_t permits;   /* EL_MODE_PERMIT: number of permits; else 0 */
-  uint8_t name_index; /* EL_MODE_MULTI: index of the lock name, from 0; else
-                         0 */
-  el_mode mode : 7;   /* shares a byte with is_timed: a client keeps many of
-                         these */
-  bool is_timed : 1;  /* |lease| is a time in nanoseconds (Go's RWMutex
-                         recipe) */
+  /* create_revision: the order in the queue; 0: there is no such key */
+  int64_t rev;
+  /* lease ID that the key contains; in a marker: create_revision of the key to which the marker
+   * belongs */
+  int64_t lease;
+  /* tells several keys of one lease apart; 0: the first or only one */
+  uint32_t slot;
+  uint16_t permits; /* EL_MODE_PERMIT: number of permits; else 0 */
+  /* EL_MODE_MULTI: index of the lock name, from 0; else 0 */
+  uint8_t name_index;
+  /* 7 bits, so that |mode| and |is_timed| share a byte: a client keeps many el_queue_keys */
+  el_mode mode : 7;
+  /* |lease| is a time in nanoseconds (Go's RWMutex recipe) */
+  bool is_timed : 1;
 } el_queue_key;
 
-/* el_queue_key_is_attached tells whether the key |key|, attached to |lease| in etcd (0: to none),
- * is an entry of its queue. It is if |lease| is the lease that the key contains, as for all keys of
- * Go's concurrency package, etcdctl and v3lock; any other key below a lock's name is user data. A
- * key that contains a time is an entry if it is attached to any lease. @thread any */
+/* el_queue_key_is_attached tells whether |key|, which is attached to |lease| in etcd (0: to none),
+ * is an entry of its queue. A key is an entry if it is attached to the lease that it contains, as
+ * are all keys of Go's concurrency package, etcdctl and v3lock. A key that contains a time is an
+ * entry if it is attached to any lease. All other keys below a lock's name are user data.
+ * @thread any */
 bool el_queue_key_is_attached(const el_queue_key *key, int64_t lease);
 
 /* el_queue_keys_are_equal tells whether |a| and |b| are the same key, created by the same put.
@@ -102,18 +107,19 @@ size_t el_key_write_prefix(char *out, el_bytes name, el_mode mode);
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_queue_key *parsed);
 
-/* el_key_name returns the lock name, a part of |key|, if |key| has the form of an entry or of a
- * marker, and fills |parsed| except for |rev|. Empty: it has neither form. @thread any */
+/* el_key_name returns the lock name in |key|, and fills |parsed| except for |rev|, if |key| has the
+ * form of an entry or of a marker. Otherwise it returns an empty name. The name points into |key|.
+ * @thread any */
 el_bytes el_key_name(el_bytes key, el_queue_key *parsed);
 
 /* el_key_is_entry tells whether |key|, attached to |lease| (0: to none), is an entry in the queue
- * of |name|: see el_queue_key_is_attached. It fills |parsed| except for |rev| if |key| has the form
- * of an entry. @thread any */
+ * of |name|, as el_queue_key_is_attached decides. If |key| has the form of an entry, it fills
+ * |parsed| except for |rev|. @thread any */
 bool el_key_is_entry(el_bytes name, el_bytes key, int64_t lease,
                      el_queue_key *parsed);
 
-/* el_key_is_detached tells whether |key| has the form of an entry but is none, because it is
- * attached to |lease|, which is not the lease that it contains. @thread any */
+/* el_key_is_detached tells whether |key| has the form of an entry but is user data, because it is
+ * attached to |lease| (0: to none) and not to the lease that the key contains. @thread any */
 bool el_key_is_detached(el_bytes key, int64_t lease);
 
 /* el_marker_downgraded returns the marker of a writer that only reads from now on; |rev| is the
@@ -131,12 +137,13 @@ bool el_mode_has_markers(el_mode mode);
  * one: markers, or the keys of a multi-lock. @thread any */
 bool el_mode_has_more_keys(el_mode mode);
 
-/* el_key_reserved_suffix returns the suffix for which |name| is refused as a lock name: its keys
- * could be those of another name. Empty: |name| is allowed. @thread any */
+/* el_key_reserved_suffix returns the suffix because of which |name| is not allowed as a lock name:
+ * keys of such a name could be taken for keys of a shorter name. Empty: |name| is allowed.
+ * @thread any */
 el_bytes el_key_reserved_suffix(el_bytes name);
 
 /* el_list_pop removes the first element of |list|, whose elements are separated by NUL, and returns
- * it. Empty: the list was empty. @thread any */
+ * that element. It returns an empty element if |list| is empty. @thread any */
 el_bytes el_list_pop(el_bytes *list);
 
 /* el_keys holds the keys of one entry: one key, or for EL_MODE_MULTI one key for each name, as a
@@ -151,9 +158,9 @@ struct el_keys {
   uint8_t mode;               /* el_mode */
 };
 
-/* el_keys_init sets |keys| to the key |key| of the lock |name|, which has at most EL_NAME_MAX bytes
- * and is copied. For EL_MODE_MULTI |name| is a list of up to EL_MULTI_MAX names: see el_list_pop.
- * @thread any */
+/* el_keys_init sets |keys| to the key |key| of the lock |name|. The name has at most EL_NAME_MAX
+ * bytes and is copied. For EL_MODE_MULTI, |name| is a list of up to EL_MULTI_MAX names (see
+ * el_list_pop), and |keys| gets one key for each name. @thread any */
 void el_keys_init(el_keys *keys, el_bytes name, const el_queue_key *key);
 
 /* el_keys_copy sets |keys| to a copy of |from|. @thread any */
@@ -168,7 +175,8 @@ el_bytes el_keys_name(const el_keys *keys);
 /* el_keys_own returns the text of the first key. @thread any */
 el_bytes el_keys_own(const el_keys *keys);
 
-/* el_keys_at returns the list from the |i|-th key on, from 0. @thread any */
+/* el_keys_at returns the part of the list that begins with key number |i|, counted from 0.
+ * @thread any */
 const el_keys *el_keys_at(const el_keys *keys, size_t i);
 
 /* el_keys_count returns the number of keys. @thread any */
