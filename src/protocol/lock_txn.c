@@ -1,12 +1,12 @@
-/* lock_txn: builds the transactions of which a lock consists, and reads their answers. */
+/* lock_txn: builds the etcd transactions of the lock protocol, and reads their answers. */
 #include "protocol/lock_txn.h"
 
 #include <assert.h>
 
 /* ---- requests ---- */
 
-/* Each of these functions adds one operation or compare for each of our keys and returns their
- * number. */
+/* Each of the next four functions adds one operation or compare for each of our keys, and returns
+ * the number of our keys. */
 
 static size_t read_own(const el_keys *keys, el_op *ops) {
   size_t n = 0;
@@ -17,7 +17,8 @@ static size_t read_own(const el_keys *keys, el_op *ops) {
   return n;
 }
 
-/* The first key of a multi-lock gets another value than the others. */
+/* For a multi-lock, |value| contains the value of the first key and that of the other keys: see
+ * el_lock_txn_build. */
 static size_t put_own(const el_keys *keys, el_bytes value, el_op *ops) {
   el_bytes rest = value,
            first = keys->next != NULL ? el_list_pop(&rest) : value;
@@ -49,13 +50,13 @@ static size_t compare_own(const el_keys *keys, int64_t rev,
   return n;
 }
 
-/* A waiter of a semaphore reads so many keys more than there are permits, and reads again only when
- * the blocking ones among them have gone. */
+/* How many keys a waiter of a semaphore reads beyond the number of permits. The waiter reads again
+ * only when enough of the keys that it has read are gone (n_blockers in entry.h). */
 enum { PERMITS_READ = 32 };
 
-/* Adds to |ops| a read of |limit| keys (0: all) of each range that may conflict with |keys|, and of
- * all markers there. Sets |n_ops| to the number of operations and returns the number of those that
- * do not read markers. */
+/* Adds to |ops| one read for each range of keys that may conflict with |keys|. Each read returns
+ * |limit| keys (0: all) in the order |sort|, but a read of markers returns all of them. Sets
+ * |n_ops| to the number of reads, and returns how many of these do not read markers. */
 static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
                          int sort, int64_t limit, size_t *n_ops) {
   el_key_range ranges[EL_CONFLICT_RANGES_MAX];
@@ -73,9 +74,9 @@ static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
   return has_markers ? n - 1 : n;
 }
 
-/* Adds the reads of the conflicting keys for a request that must see our key's position in the
- * queue: the youngest |limit| keys of each range; of a semaphore, the oldest keys: all that may
- * hold a permit, and some more. */
+/* Adds the reads of conflicting keys for a request that must see the position of our key in the
+ * queue. From each range it reads the youngest |limit| keys (0: all). For a semaphore it reads the
+ * oldest keys instead: as many as there are permits, and PERMITS_READ more (|limit| 0: all). */
 static size_t list_around(el_lock_txn *to, const el_keys *keys, el_op *ops,
                           int64_t limit, size_t *n_ops) {
   if (keys->mode != EL_MODE_PERMIT) {
@@ -85,9 +86,10 @@ static size_t list_around(el_lock_txn *to, const el_keys *keys, el_op *ops,
   return list_queue(to, keys, ops, EL_SORT_OLDEST, limit, n_ops);
 }
 
-/* After Go's concurrency/mutex.go: puts our key if it does not exist, and reads in the same
- * transaction which keys are older. The else branch makes a repeat harmless. The two youngest keys
- * are ours and its predecessor, in the range that contains ours. */
+/* As in Go's concurrency/mutex.go, one transaction puts our key if the key does not exist, and
+ * reads the older keys. If our key exists, the else branch only reads it, so a repeat is harmless.
+ * The reads return the two youngest keys of each range. In the range that contains our key, these
+ * are our key and its predecessor. */
 static void build_enqueue(el_lock_txn *to, const el_keys *keys,
                           el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n;
@@ -98,9 +100,10 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
       (el_txn){to->compares, n_own, to->then, n_own + n, to->otherwise, n_own};
 }
 
-/* A compare on a range must hold for all its keys, and an empty range compares as revision 0
- * (apply.go applyCompare): with |bound_rev| 1 the put happens only if the ranges are empty. A try
- * that fails writes nothing, nor does a repeat, which finds our own key. */
+/* A compare on a range must hold for all keys of the range, and an empty range compares as revision
+ * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges are empty. A
+ * try that fails writes nothing. The repeat of a try that succeeded also writes nothing, because it
+ * finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n, n_queued;
@@ -118,16 +121,16 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
                      n_own,        to->otherwise,    n_own + n};
 }
 
-/* Tells whether the read of |action| also asks for the value of the holder's key. The read of a
- * multi-lock with as many names as allowed has no operation left for that. */
+/* Tells whether the read of |action| also asks for the value of the holder's key. A multi-lock with
+ * EL_MULTI_MAX names never does, because its read already has the largest number of operations. */
 static bool asks_for_holder(const el_keys *keys,
                             const el_entry_action *action) {
   return action->reads_holder && el_keys_count(keys) < EL_MULTI_MAX;
 }
 
-/* Returns a read of the oldest key in the queue of the first key of |keys|. The modes of the keys do
- * not matter: if a writer waits for a reader, the next reader waits for the writer, but the first
- * reader is the holder. One key only: the value of a key of other programs may be long. */
+/* Returns a read of the oldest key in the queue of the first key of |keys|, whatever the mode of
+ * that key: if a reader waits for a writer that waits for an older reader, the older reader is the
+ * holder. It reads one key only, because the values of other programs' keys may be long. */
 static el_op read_holder(el_lock_txn *to, const el_keys *keys, int64_t rev) {
   el_key_range range = el_conflict_holder_range(keys, to->holder_text);
   return (el_op){.kind = EL_OP_RANGE,
@@ -157,7 +160,8 @@ static void build_read(el_lock_txn *to, const el_keys *keys,
   }
 }
 
-/* So many keys are read. If all are user data younger than our key, a waiter may exist. */
+/* How many keys a contention query reads from each range. If all of them are younger than our key
+ * and none waits for it, for example because they are user data, a waiter may still follow. */
 enum { YOUNGEST_READ = 10 };
 
 void el_lock_txn_build_contention(el_lock_txn *to, const el_keys *keys) {
@@ -167,8 +171,8 @@ void el_lock_txn_build_contention(el_lock_txn *to, const el_keys *keys) {
   to->txn = (el_txn){.then = to->then, .n_then = n_own + n_queued};
 }
 
-/* Fills |ranges| with the markers that our key of |rev| may have, and returns their number. They
- * point to |text|. */
+/* Fills |ranges| with the marker keys that our key with create_revision |rev| may have, and returns
+ * their number. The ranges point to |text|. */
 static size_t list_markers(const el_keys *keys, int64_t rev,
                            el_key_range *ranges, char *text) {
   el_queue_key markers[] = {el_marker_write_order(rev),
@@ -182,11 +186,12 @@ static size_t list_markers(const el_keys *keys, int64_t rev,
   return 2;
 }
 
-/* If one key is gone, the else branch deletes the other keys and the markers, because no later
- * request would. These cannot belong to another hold: a marker contains the create_revision, and
- * the slot of a multi-lock is not used again while this request may be applied later
- * (lock/local_queue_driver.h). Our keys are read before they are deleted: if one was off our lease,
- * the hold had been lost. */
+/* Deletes our keys, and their markers, if all our keys have the create_revision |guard|. If one of
+ * them is gone, the else branch deletes our other keys and the markers, because no later request
+ * would. These keys cannot belong to another hold: a marker's name contains the create_revision,
+ * and the slot of a multi-lock is not used again while this request may be applied later (slot_list
+ * in lock/local_queue_driver.c). The transaction reads our keys before it deletes them: if one was
+ * not attached to our lease, the hold had been lost. */
 static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
   el_key_range markers[EL_CONFLICT_RANGES_MAX];
   size_t n_markers = list_markers(keys, guard, markers, to->text);
@@ -240,8 +245,9 @@ static bool is_off_lease(const el_keys *keys, const el_op_result *own) {
   return own->n_kvs > 0 && own->kvs[0].lease != keys->lease;
 }
 
-/* Reads the results about our own keys, with which |answer| begins, and returns their number. The
- * keys of a multi-lock must all exist, with one create_revision and our lease. */
+/* Reads the results about our own keys, with which |answer| begins, and returns the number of our
+ * keys. The keys of a multi-lock must all exist with the same create_revision; otherwise it sets
+ * |is_partial|. If one of them is not attached to our lease, |own| describes that key. */
 static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
                         el_entry_event *event) {
   size_t n = el_keys_count(keys);
@@ -255,18 +261,18 @@ static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
   return n;
 }
 
-/* The older keys that block ours, as far as the lists of an answer show them. */
+/* What the lists of keys in an answer show about older keys that block ours. */
 typedef struct blockers {
   el_queue_key youngest;
-  /* a list reached its limit before a key that blocks: keys that block may follow */
+  /* a list ended at its limit, and shows no key that blocks ours: such keys may follow */
   bool is_truncated;
-  /* semaphore: so many have to go, at least, before ours holds a permit */
+  /* semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
 } blockers;
 
-/* Counts the older keys. (Each key is one permit, whatever |permits| its owner named.) If ours must
- * wait, the predecessor that is returned has lease 0, which makes the entry watch the whole queue
- * instead of one key (EL_ENTRY_START_WATCH). */
+/* Counts the older keys of a semaphore. (Each key takes one permit, whatever number of permits it
+ * contains.) If our key must wait, |youngest| has lease 0, which makes the entry watch the whole
+ * queue instead of one key (EL_ENTRY_START_WATCH). */
 static blockers find_permit_blockers(const el_keys *keys,
                                      const el_op_result *list, int64_t rev) {
   el_queue_key blocker;
@@ -283,8 +289,8 @@ static blockers find_permit_blockers(const el_keys *keys,
                     .n_blockers = ahead - keys->permits + 1};
 }
 
-/* Reads the lists of |answer|, which follow the results about our own keys. Keys of |rev| or
- * younger are passed over; |rev| 0: the lists have older keys only. */
+/* Reads the lists of |answer|, which follow the results about our own keys. It skips keys whose
+ * create_revision is |rev| or above. |rev| 0: the lists contain older keys only. */
 static blockers find_blockers(const el_keys *keys, const el_txn_answer *answer,
                               int64_t rev) {
   bool has_markers = el_conflict_reads_markers(keys->mode);
@@ -349,7 +355,7 @@ static void parse_try(const el_keys *keys, const el_entry_action *action,
       !action->is_full && found.is_truncated && !event->is_locked;
 }
 
-/* Returns |answer| without what build_read has added for |reads_holder|. */
+/* Returns |answer| without the result of the read that build_read adds for |reads_holder|. */
 static el_txn_answer without_holder(const el_keys *keys,
                                     const el_entry_action *action,
                                     const el_txn_answer *answer) {
@@ -385,9 +391,10 @@ static void parse_read(const el_keys *keys, const el_entry_action *action,
   event->is_truncated = !action->is_full && found.is_truncated;
 }
 
-/* If only some of our keys exist, another client has deleted the others, because we delete all in
- * one transaction. A key with another create_revision was put by an enqueue that was applied
- * late. */
+/* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
+ * to our lease, or another client has deleted some of our keys. The latter shows in keys of |guard|
+ * that still exist, because this client deletes all of them in one transaction. A key with another
+ * create_revision does not count: it was put by an enqueue that was applied late. */
 static void parse_delete(const el_keys *keys, int64_t guard,
                          const el_txn_answer *answer, el_entry_event *event) {
   size_t n_own = el_keys_count(keys);
@@ -400,8 +407,9 @@ static void parse_delete(const el_keys *keys, int64_t guard,
   }
 }
 
-/* Tells whether a key younger than |rev| waits for |keys|, or may: |youngest|, the list of the
- * youngest keys, may have ended before it. */
+/* Tells whether a key younger than |rev| waits for |keys|. |youngest| is the list of the youngest
+ * keys. If the list ended at its limit before a key of |rev| or older, a waiter may follow, and the
+ * result is true. */
 static bool has_waiter(const el_keys *keys, int64_t rev,
                        const el_op_result *youngest) {
   for (size_t i = 0; i < youngest->n_kvs; i++) {
@@ -479,8 +487,9 @@ static el_bytes order_key(const el_guard *guard, char *text) {
              : el_keys_own(guard->keys);
 }
 
-/* A key that is off our lease guards nothing, because other clients no longer wait for it. If the
- * guards do not hold, the else branch reads which of them. */
+/* All our keys must have the create_revision of the hold and must be attached to our lease, because
+ * other clients do not wait for a key that is not. If one of these guards fails, the else branch
+ * reads our keys, so that the answer shows which one. */
 static void build_guarded(el_lock_txn *to, const el_guard *guard,
                           const el_op *ops, size_t n_ops) {
   size_t n = compare_own(guard->keys, guard->rev, to->compares);
@@ -503,8 +512,8 @@ void el_lock_txn_build_guarded(el_lock_txn *to, const el_guard *guard,
                    .rev = order->mod_rev};
 }
 
-/* Our own key keeps its value and lease. A marker may not exist yet, so it is put with the
- * lease. */
+/* If the order key is our own key, it keeps its value and lease. If it is a marker, it may not
+ * exist yet, so it is put with our lease. */
 void el_lock_txn_build_touch(el_lock_txn *to, const el_guard *guard) {
   bool is_own = !el_mode_has_markers(guard->keys->mode);
   to->then[0] = (el_op){.kind = EL_OP_PUT,
@@ -528,7 +537,7 @@ el_op el_lock_txn_proclaim_op(const el_guard *guard, el_bytes value) {
                  .lease = guard->keys->lease};
 }
 
-/* Reads the else branch of a guarded transaction. */
+/* Reads the results of the else branch of a guarded transaction. */
 static void parse_guards(const el_guard *guard, const el_txn_answer *answer,
                          el_write_event *event) {
   bool are_there = true, is_detached = false;

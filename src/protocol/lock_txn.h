@@ -1,8 +1,8 @@
-/* lock_txn: builds the transactions of which a lock consists, and reads their answers.
+/* lock_txn: builds the etcd transactions of the lock protocol, and reads their answers.
  *
- * Turns a request of an entry into a transaction on the keys of one queue, and the answer into an
- * event of the entry; and operations of a holder into a transaction that is guarded by the hold's
- * keys, and the answer into an event of the write order. It sends nothing.
+ * It turns a request of an entry into a transaction, and the answer into an event of the entry. It
+ * turns operations of a holder into a transaction that is guarded by the keys of the hold, and the
+ * answer into an event of the write order. It sends nothing.
  */
 #ifndef ETCDLOCK_PROTOCOL_LOCK_TXN_H
 #define ETCDLOCK_PROTOCOL_LOCK_TXN_H
@@ -23,9 +23,9 @@ typedef struct el_lock_txn {
   char text[EL_CONFLICT_TEXT_SIZE], holder_text[EL_CONFLICT_HOLDER_SIZE];
 } el_lock_txn;
 
-/* EL_UNINITIALIZED marks a variable, an el_lock_txn, that is not cleared. Only what was built is
- * read. The compiler is told to clear all variables (-ftrivial-auto-var-init), and to clear these
- * 60 KB takes longer than to build. */
+/* EL_UNINITIALIZED exempts a local el_lock_txn from the compiler option -ftrivial-auto-var-init,
+ * which clears all local variables: to clear its 60 KB takes longer than to build the transaction.
+ * An el_lock_txn need not be cleared, because only the parts that were built are read. */
 #ifdef __has_attribute
 #if __has_attribute(uninitialized)
 #define EL_UNINITIALIZED __attribute__((uninitialized))
@@ -35,10 +35,10 @@ typedef struct el_lock_txn {
 #define EL_UNINITIALIZED
 #endif
 
-/* el_lock_txn_build builds the request of |action|. |rev| is the create_revision of our key, 0 if
- * unknown. |value| is what an enqueue or a try puts; for a multi-lock, the value of the first key,
- * a NUL, and the value of the other keys. |keys| and |value| must live as long as |to|.
- * @thread any */
+/* el_lock_txn_build builds the transaction for the request of |action|. |rev| is the
+ * create_revision of our key; 0: unknown. |value| is the value that an enqueue or a try puts. For a
+ * multi-lock, |value| is the value of the first key, a NUL, and the value of all other keys. |keys|
+ * and |value| must live as long as |to|. @thread any */
 void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev,
                        el_bytes value);
@@ -47,40 +47,46 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event);
 
-/* el_lock_txn_holder_value returns the value of the key that holds the lock, or of one of them, from
- * the |answer| to the request of |action|; it points into |answer|. Empty: |action| did not ask for
- * it, or it is unknown because the oldest key below the name is user data. @thread any */
+/* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to the
+ * request of |action|. If several keys hold the lock, it is the value of the oldest of them. The
+ * value points into |answer|. It is empty if |action| did not ask for it. It is also empty if the
+ * oldest key below the name is user data, because then the holder's key was not read.
+ * @thread any */
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_action *action,
                                   const el_txn_answer *answer);
 
-/* el_lock_txn_build_contention builds the query whether keys wait for ours. @thread any */
+/* el_lock_txn_build_contention builds the contention query: a read that shows whether younger keys
+ * wait for ours. @thread any */
 void el_lock_txn_build_contention(el_lock_txn *to, const el_keys *keys);
 
-/* el_lock_txn_read_contention reads the |answer| to that query; |rev| is the create_revision of our
- * key. With EL_CONTENTION_KEY_LOST, |*is_detached| tells whether all our keys exist but one is off
- * our lease. @thread any */
+/* el_lock_txn_read_contention returns the result of a contention query from its |answer|. |rev| is
+ * the create_revision of our keys. If the result is EL_CONTENTION_KEY_LOST, |*is_detached| is true
+ * if all our keys exist but one is not attached to our lease; it is false if a key is gone.
+ * @thread any */
 el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
                                           const el_txn_answer *answer,
                                           bool *is_detached);
 
 /* ---- transactions of a holder ---- */
 
-/* el_guard holds the keys of a hold, by which its transactions are guarded. */
+/* el_guard holds the keys of a hold. Each transaction of the hold is guarded by the existence of
+ * these keys. */
 typedef struct el_guard {
   const el_keys *keys;
-  int64_t rev; /* their create_revision: the token */
+  int64_t rev; /* create_revision of |keys|: the token */
 } el_guard;
 
 /* el_lock_txn_build_guarded builds a transaction that carries out |ops| only while all keys of
- * |guard| exist, attached to their lease. |ops| must live as long as |to|. |order| is that of the
- * writes; NULL: |ops| only read, as all do under a read hold. @thread any */
+ * |guard| exist and are attached to their lease. |ops| must live as long as |to|. |order| is the
+ * write order of the hold. If |ops| only read, as they always do under a read hold, |order| is
+ * NULL. @thread any */
 void el_lock_txn_build_guarded(el_lock_txn *to, const el_guard *guard,
                                const el_write_order *order, const el_op *ops,
                                size_t n_ops);
 
-/* el_lock_txn_build_touch builds a guarded transaction that gives the order key a new mod_revision
- * and changes nothing else. @thread any */
+/* el_lock_txn_build_touch builds a guarded transaction that gives the order key (write_order.h) a
+ * new mod_revision and changes nothing else. @thread any */
 void el_lock_txn_build_touch(el_lock_txn *to, const el_guard *guard);
 
 /* el_lock_txn_read_guarded fills |event| from the |answer| to a guarded transaction. @thread any */
@@ -88,12 +94,12 @@ void el_lock_txn_read_guarded(const el_guard *guard,
                               const el_txn_answer *answer,
                               el_write_event *event);
 
-/* el_lock_txn_downgrade_op returns the write after which the writer of |guard| only reads. It
- * points to |key| (EL_KEY_SIZE bytes). @thread any */
+/* el_lock_txn_downgrade_op returns the put of the marker key that turns the write hold of |guard|
+ * into a read hold. The put points to |key| (EL_KEY_SIZE bytes). @thread any */
 el_op el_lock_txn_downgrade_op(const el_guard *guard, char *key);
 
-/* el_lock_txn_proclaim_op returns the write that gives the key of |guard|, an election's leader,
- * another |value|. It puts the order key (write_order.h). @thread any */
+/* el_lock_txn_proclaim_op returns the put that gives the key of |guard|, the key of an election's
+ * leader, the value |value|. This key is also the order key (write_order.h). @thread any */
 el_op el_lock_txn_proclaim_op(const el_guard *guard, el_bytes value);
 
 #endif

@@ -4,15 +4,15 @@
 #include "base/jitter.h"
 
 enum {
-  /* An election takes one or two seconds. A retry every 400 ms finds its end soon and
-   * costs little. */
+  /* The election of a raft leader takes one or two seconds. A retry every 400 ms finds the new
+   * leader soon and costs little. */
   BACKOFF_FIRST_MS = 50,
   BACKOFF_MAX_MS = 400,
   RETRY_MIN_MS = 10,
   REFUSED_RETRY_MS = 1000
 };
 
-/* Returns |ms|, or up to a quarter less. */
+/* Returns |ms| minus a jitter of up to a quarter of |ms|. */
 static int64_t with_jitter(int64_t ms, uint64_t salt, int64_t now_ms) {
   return ms - el_jitter(ms / 4, salt, now_ms);
 }

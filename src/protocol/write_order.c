@@ -28,8 +28,8 @@ static el_write_action end(el_write_order *order, el_write_action action) {
   return action;
 }
 
-/* After the end of this hold a write must not be sent: the next hold may have the same key, so the
- * guards would hold. */
+/* A write must not be sent after the end of its hold: if the key was handed off, the next hold has
+ * the same key, so the guards would be true. */
 static el_write_action send(el_write_order *order,
                             const el_write_event *event) {
   if (!event->is_held) return end(order, EL_WRITE_REPORT_NOT_HELD);
@@ -44,7 +44,8 @@ static el_write_action start(el_write_order *order,
   return send(order, event);
 }
 
-/* The order key has the mod_revision |rev|: no write that was sent before can be applied. */
+/* Records that the order key has the new mod_revision |rev|. A write that was sent before can no
+ * longer be applied, because its guard names an earlier mod_revision. */
 static void set_order_rev(el_write_order *order, int64_t rev) {
   order->mod_rev = rev;
   order->is_in_doubt = false;
@@ -66,8 +67,9 @@ static el_write_action on_write_failed(el_write_order *order,
                                           : end(order, EL_WRITE_REPORT_FAILED);
 }
 
-/* If all keys of the hold exist, the write has failed only because the order key has another
- * mod_revision, for example by a touch that was applied late. It is sent again after a touch. */
+/* If a guard was false although all keys of the hold exist, only the order key's mod_revision
+ * differs, for example because a touch was applied late. The write is then sent again after another
+ * touch. */
 static el_write_action on_write_answer(el_write_order *order,
                                        const el_write_event *event) {
   if (!event->outcome.is_done) return on_write_failed(order, &event->outcome);
