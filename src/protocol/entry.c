@@ -7,8 +7,8 @@
 #include "protocol/conflict_matrix.h"
 #include "protocol/retry.h"
 
-/* A hold that lasts longer than this, or is handed off, watches its own key. A shorter one does not
- * pay for a watch. */
+/* A hold that lasts longer than this, or that is handed off, watches its own key. A shorter hold
+ * saves the cost of a watch. */
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
 const char *const el_entry_state_str[] = {
@@ -86,8 +86,8 @@ static void send_read(el_entry *entry, el_entry_actions *out,
   action->is_full = is_full;
 }
 
-/* Sends the read of an entry that has waited for long without an event. Its answer also tells who
- * holds the lock. */
+/* Sends the read of an entry that has waited for |reread_ms| without an event. The answer also
+ * contains the value of the holder's key. */
 static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   el_entry_action *action = send(entry, out, EL_REQUEST_READ);
   action->reads_holder = true;
@@ -128,10 +128,10 @@ static void retry_later(el_entry *entry, const el_entry_event *event,
 
 /* ---- release ---- */
 
-/* Takes the next step of a release. No request may be in flight: a delete that etcd applies before
- * the enqueue of its key would leave the key in the queue. A key whose create_revision is unknown
- * is not deleted: a delete that is guarded by its revision cannot delete a later key of ours,
- * however late it is applied. */
+/* Takes the next step of a release: it deletes our key if the create_revision of the key is known.
+ * No request may be in flight, because etcd may apply a delete before an enqueue that was sent
+ * earlier, and the key would stay in the queue. The delete is guarded by the create_revision, so
+ * that it cannot delete a later key of ours, however late it is applied. */
 static void release_next(el_entry *entry, el_entry_actions *out) {
   entry->wake_at = 0;
   if (entry->rev != 0) {
@@ -155,7 +155,8 @@ static void end_release(el_entry *entry, bool is_found, el_entry_actions *out) {
   }
 }
 
-/* Begins a release, now or after the answer to the request in flight: no caller wants the key. */
+/* Begins the release of a key that no caller wants any more. If a request is in flight, the release
+ * continues after its answer. */
 static void start_release(el_entry *entry, el_entry_actions *out) {
   entry->is_wanted = false;
   entry->state = EL_ENTRY_RELEASING;
@@ -202,7 +203,7 @@ static void start(el_entry *entry, el_entry_actions *out) {
 
 /* ---- the answer to the request in flight ---- */
 
-/* A number that is too small costs a read, no more. */
+/* Limits the number to UINT16_MAX: a number that is too small only costs an additional read. */
 static void set_n_blockers(el_entry *entry, const el_entry_event *event) {
   entry->n_blockers =
       event->n_blockers < UINT16_MAX ? (uint16_t)event->n_blockers : UINT16_MAX;
@@ -230,7 +231,7 @@ static void report_proof(const el_entry_event *event, el_entry_actions *out) {
   proof->rev = event->rev;
 }
 
-/* |event| shows our key and no older one that blocks it: the lock is ours when the session has
+/* |event| shows our key and no older key that blocks it. The lock is granted when the session has
  * proven that its lease is alive. */
 static void on_first_in_queue(el_entry *entry, const el_entry_event *event,
                               el_entry_actions *out) {
@@ -242,9 +243,9 @@ static void on_first_in_queue(el_entry *entry, const el_entry_event *event,
   if (!event->is_serializable) report_proof(event, out);
 }
 
-/* An enqueue or a try failed, perhaps with unknown outcome. A repeat is harmless, because it puts
- * the key only if that does not exist. If the caller gives up, the session's audits look for a key
- * that is put later. */
+/* Handles the failure of an enqueue or a try, whose outcome may be unknown. A repeat is harmless,
+ * because it puts our key only if the key does not exist. If the caller gives up, and the key is
+ * put later, an audit of the session finds it. */
 static void on_put_failed(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms, el_entry_actions *out) {
   if (!event->outcome.is_definite) {
@@ -277,10 +278,11 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* The first try, with |bound_rev| 1, succeeds if there are no keys below the name. If there are
- * only keys that do not block, the second try excludes them by their age, and fails only if another
- * key was put since. With frequent writes below the name that could be repeated for ever: so then
- * the entry enqueues, and leaves if it is not first. */
+/* The first try, with |bound_rev| 1, succeeds if no key is in the ranges that it compares. If these
+ * have only keys that do not block ours, the second try accepts all keys that exist now, by their
+ * create_revision. It fails only if another key was put since. Frequent writes below the name could
+ * make further tries fail for ever. So after the second try the entry enqueues, and leaves the
+ * queue if it is not first. */
 static void on_try_answer(el_entry *entry, const el_entry_event *event,
                           el_entry_actions *out) {
   entry->rev = event->own.rev;
@@ -306,9 +308,10 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* A serializable read shows that our key exists only if it is as recent as a fresh proof that our
- * lease is alive: a member that is far behind may show the end of the predecessor after our own key
- * has gone as well. */
+/* Tells whether |read| shows that our key still exists. A serializable read does so only if its
+ * revision is not below that of a fresh proof of our lease. Otherwise the member that answered may
+ * be far behind: its state shows that the predecessor is gone, but not that our own key has gone
+ * since. */
 static bool is_recent_enough(const el_entry_event *read) {
   return !read->is_serializable ||
          (read->proven_rev != 0 && read->rev >= read->proven_rev);
@@ -319,10 +322,10 @@ static bool is_stale(const el_entry *entry, const el_entry_event *event) {
          (event->rev < entry->rev || event->rev < entry->watch_rev);
 }
 
-/* Keys older than ours can only disappear. So a serializable read is final about them if its
- * revision is not below that of our key. That our own key exists takes a linearizable read. A
- * fresh proof of the lease suffices instead: while the lease is alive, only an operator could have
- * deleted the key, and only since that proof. */
+/* No key that is put later is older than ours. So if a serializable read shows no older key, that
+ * is final, provided that its revision is not below that of our key. To know that our own key
+ * exists takes a linearizable read, or a fresh proof of the lease: while the lease is alive, only
+ * an operator can delete the key, and that could only have happened after the proof. */
 static void on_read_waiting(el_entry *entry, const el_entry_event *event,
                             int64_t now_ms, el_entry_actions *out) {
   if (is_stale(entry, event)) {
@@ -372,8 +375,8 @@ static void on_read_auditing(el_entry *entry, const el_entry_event *event,
   } else if (!event->outcome.is_done && event->outcome.is_retriable) {
     retry_later(entry, event, now_ms);
   } else {
-    entry->rev =
-        event->own.rev; /* 0: it does not exist, or the read was refused */
+    /* 0: the key does not exist, or the read was refused */
+    entry->rev = event->own.rev;
     entry->failures = 0;
     release_next(entry, out);
   }
@@ -402,7 +405,8 @@ static void on_read_answer(el_entry *entry, const el_entry_event *event,
   } else if (!event->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
     fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
   } else if (!event->outcome.is_done) {
-    entry->wake_at = 0; /* the session's proofs decide about the hold */
+    /* the read was refused; the session's proofs decide whether the hold goes on */
+    entry->wake_at = 0;
   } else if (entry->state == EL_ENTRY_WAITING) {
     entry->failures = 0;
     on_read_waiting(entry, event, now_ms, out);
@@ -418,8 +422,8 @@ static void on_delete_failed(el_entry *entry, const el_entry_event *event,
   if (!event->outcome.is_definite) {
     entry->may_be_deleted = true;
   } else if (is_refused && entry->must_report_release) {
-    entry->must_report_release =
-        false; /* reported once; the key goes with the lease at the latest */
+    /* report it once; the key is deleted with the lease at the latest */
+    entry->must_report_release = false;
     push(out, EL_ENTRY_REPORT_REFUSED);
   }
   if (is_refused && entry->has_session_ended) {
@@ -430,9 +434,9 @@ static void on_delete_failed(el_entry *entry, const el_entry_event *event,
 }
 
 /* A delete is repeated until its outcome is known, because a key that stays blocks other clients.
- * "Not found" after an attempt of unknown outcome means that this attempt has deleted the key, if
- * the lease was alive until then. Otherwise the key may have been gone before, and another client
- * may have held the lock during our hold. */
+ * If it does not find the key after an attempt of unknown outcome, that attempt has deleted the
+ * key, provided that the lease was alive until then. If the lease was not alive, the key may have
+ * been gone before our delete, and another client may have held the lock during our hold. */
 static void on_delete_answer(el_entry *entry, const el_entry_event *event,
                              int64_t now_ms, el_entry_actions *out) {
   if (!event->outcome.is_done) {
@@ -491,7 +495,7 @@ static void on_acquire(el_entry *entry, bool trying, el_entry_actions *out) {
   entry->is_try = trying;
   if (entry->in_flight == EL_REQUEST_NONE) {
     start(entry, out);
-  } /* else after the answer to the read of AUDITING */
+  } /* else start after the answer to the read of AUDITING */
 }
 
 /* Watches the key of a hold. False: it is watched already. */
@@ -537,7 +541,8 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
   }
 }
 
-/* Reads the queue, now or after the request in flight: only a read tells what an event means. */
+/* Reads the queue now or, if a request is in flight, after its answer. An event alone does not tell
+ * whether our key is first. */
 static void read_soon(el_entry *entry, bool is_serializable,
                       el_entry_actions *out) {
   if (entry->in_flight == EL_REQUEST_NONE) {
@@ -560,8 +565,9 @@ static void on_own_key_event(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* If the watch was created at the revision of the answer that led to it, nothing was missed. A
- * lower revision is that of a member that is behind, or of another store. */
+/* If the watch was created at the revision of the answer that led to it, no event was missed. At
+ * any other revision the entry reads: between the answer and a later revision an event may have
+ * been missed, and an earlier revision is that of a member that is behind, or of another store. */
 static void on_watch_created(el_entry *entry, int64_t rev,
                              el_entry_actions *out) {
   if (!entry->is_watching || rev == entry->watch_rev) return;
@@ -581,10 +587,10 @@ static void on_watch(el_entry *entry, const el_entry_event *event,
     on_own_key_event(entry, event, out);
   } else if (has_left && entry->n_blockers > 1 &&
              entry->in_flight == EL_REQUEST_NONE) {
-    entry->n_blockers--; /* a read in flight may have counted it or not */
-  } else if (has_left ||
-             entry->mode ==
-                 EL_MODE_READ) { /* a put may be a writer's downgrade */
+    /* not while a read is in flight: its answer may or may not count this key */
+    entry->n_blockers--;
+  } else if (has_left || entry->mode == EL_MODE_READ) {
+    /* to a reader, a put may be the marker of a writer's downgrade */
     read_soon(entry, event->proven_rev != 0, out);
   }
 }
@@ -597,14 +603,14 @@ static void on_lease_proven(el_entry *entry, int64_t now_ms,
     entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
     push(out, EL_ENTRY_REPORT_GRANTED)->key.rev = entry->rev;
   } else {
-    /* Time has passed since the answer that showed our key: read again. */
+    /* Time has passed since the answer that showed our key first: read again. */
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
     send_read(entry, out, false, false);
   }
 }
 
-/* The event may be about an earlier key. */
+/* Ignores an event about an earlier key of this entry, which had another create_revision. */
 static void on_key_gone(el_entry *entry, const el_entry_event *event,
                         el_entry_actions *out) {
   if (event->rev != entry->rev) return;
@@ -622,7 +628,8 @@ static void on_key_gone(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* In all other states our key is expected to exist. */
+/* Reads the key that an audit has found, to delete it. In all states but IDLE our key is expected
+ * to exist. */
 static void on_key_found(el_entry *entry, el_entry_actions *out) {
   if (entry->state == EL_ENTRY_IDLE && entry->in_flight == EL_REQUEST_NONE) {
     entry->state = EL_ENTRY_AUDITING;
@@ -636,8 +643,8 @@ static void on_max_hold(el_entry *entry, el_entry_actions *out) {
   start_release(entry, out);
 }
 
-/* The holder may not know yet that its hold has expired, and its last writes may be in flight. So,
- * as after a crash, the lock is not granted again before the lock delay is over. */
+/* The holder may not know yet that its hold has expired, and its last writes may be in flight. So
+ * the lock is not granted again before the lock delay is over, as after a crash. */
 static void on_expired(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
   if (entry->state != EL_ENTRY_HELD) return;
   report_lost(EL_LOSS_EXPIRED, out);
@@ -675,8 +682,9 @@ static void on_release(el_entry *entry, el_entry_actions *out) {
   }
 }
 
-/* The lease stays alive for the key of a lost hold. No caller wants the key of this entry, and it
- * would block other clients: so it is deleted, or looked for by an audit that is in progress. */
+/* The session is closed, but leaves its lease alive for the key of a lost hold. The key of this
+ * entry would block other clients for as long, and no caller wants it. So the entry deletes its
+ * key. In AUDITING, the answer to the read that is in progress leads to the delete. */
 static void on_left_to_expire(el_entry *entry, el_entry_actions *out) {
   entry->has_session_ended = true;
   entry->is_wanted = false;
@@ -693,7 +701,8 @@ static bool must_delete_key(const el_entry *entry, el_session_end end) {
 }
 
 /* A release that a holder waits for goes on after the end of the session, because only the answer
- * to the delete tells whether the key still existed. A second such event ends it. */
+ * to the delete tells whether the key still existed. If a second event of this kind comes, the
+ * entry ends. */
 static void on_session_ended(el_entry *entry, const el_entry_event *event,
                              el_entry_actions *out) {
   if (must_delete_key(entry, event->session_end)) {
