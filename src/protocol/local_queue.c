@@ -1,4 +1,5 @@
-/* local_queue: the acquisitions of one client for one lock: which wait, hold and are next. */
+/* local_queue: the acquisitions of one client for one lock. It decides which of them holds the lock
+ * and which is next. */
 #include "protocol/local_queue.h"
 
 #include <assert.h>
@@ -36,9 +37,9 @@ static bool is_shared(const el_local_queue *queue) {
   return queue->mode == EL_MODE_READ;
 }
 
-/* Tells whether |entry| can be started. It is started again only when no request of its last
- * acquisition is in flight: it is the same key, and etcd may apply two requests about it in any
- * order. */
+/* Tells whether |entry| can be started. It is not started again while a request of its last
+ * acquisition is in flight: both would be about the same key, and etcd may apply two requests in
+ * any order. */
 static bool is_free(const el_local_entry *entry) {
   return !has_acquisitions(entry) && !entry->is_lingering &&
          el_entry_can_start(entry->machine);
@@ -50,8 +51,8 @@ static bool is_taken(const el_local_entry *entry) {
          entry->machine->state == EL_ENTRY_LOCK_DELAY;
 }
 
-/* Returns the largest number of entries. A writer that was downgraded does not conflict with the
- * entry of the next writer. */
+/* Returns the largest number of entries that |queue| may have in use. A writer that was downgraded
+ * does not conflict with the entry of the next writer. */
 static uint32_t capacity(const el_local_queue *queue) {
   const el_local_entry *entry;
   uint32_t n = 1;
@@ -63,7 +64,8 @@ static uint32_t capacity(const el_local_queue *queue) {
   return n;
 }
 
-/* Tells whether as many acquisitions are before |acquisition| as there may be entries. */
+/* Tells whether |acquisition| has to wait, because the acquisitions before it need as many entries
+ * as |queue| may have. */
 static bool has_to_wait(const el_local_queue *queue,
                         const el_acquisition *acquisition) {
   const el_acquisition *other = TAILQ_FIRST(&queue->waiting);
@@ -225,7 +227,8 @@ static void take_lingering(el_local_queue *queue, el_local_entry *entry,
 
 /* ---- the last acquisition of an entry has left ---- */
 
-/* Tells whether an acquisition that joined before the waiting ones is not granted yet. */
+/* Tells whether an acquisition has an entry that is not granted yet. It joined before those that
+ * wait for an entry. */
 static bool has_enqueued(const el_local_queue *queue) {
   const el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
@@ -264,8 +267,8 @@ static bool try_linger(const el_local_queue *queue, el_local_entry *entry,
   return true;
 }
 
-/* Ends everything that was started for the acquisitions of |entry|, after the last has left, and
- * steps its state machine with |kind|. */
+/* Ends everything that was started for the acquisitions of |entry|, after the last one has left,
+ * and steps the entry's state machine with |kind|. */
 static void stop(el_local_entry *entry, int kind, el_local_actions *out) {
   stop_lingering(entry, out);
   stop_watch(entry, out);
@@ -307,7 +310,8 @@ static void leave_hold(el_local_queue *queue, el_acquisition *acquisition,
     if (!has_acquisitions(entry)) {
       stop(entry, kind, out);
     } else if (event->loss == EL_LOSS_EXPIRED) {
-      step_entry(entry, kind, out); /* ends the holds of the others, too */
+      /* also ends the holds of the other readers */
+      step_entry(entry, kind, out);
     }
     return;
   }
@@ -343,7 +347,7 @@ static void on_leave(el_local_queue *queue, const el_local_event *event,
   }
 }
 
-/* Readers that share a key have a max_hold each. */
+/* Ends the hold of |acquisition| only, because readers that share a key have a max_hold each. */
 static void on_max_hold(el_local_queue *queue, el_acquisition *acquisition,
                         const el_local_context *context,
                         el_local_actions *out) {
@@ -363,7 +367,8 @@ typedef enum sharing {
 } sharing;
 
 /* Tells whether |next|, a reader, may share the key of |entry|. If |answer| says that no other
- * client waits, all readers that wait now may, however long the answer took. */
+ * client waits, all readers that wait now may share, even if the answer took longer than the
+ * budget. */
 static sharing may_share(const el_local_queue *queue, el_local_entry *entry,
                          const el_acquisition *next,
                          const el_local_event *answer,
@@ -403,7 +408,8 @@ static sharing share_hold(el_local_queue *queue, el_acquisition *next,
   return best;
 }
 
-/* Lets |next| wait with other readers on one entry, if there is one. A try uses its own entry. */
+/* Lets |next| wait on an entry on which other readers wait, if there is one. A try gets an entry of
+ * its own. */
 static bool share_wait(el_local_queue *queue, el_acquisition *next) {
   el_local_entry *entry;
   if (is_try(next)) return false;
@@ -431,7 +437,7 @@ static void start(el_local_queue *queue, el_local_entry *entry,
   action->try_once = is_try(next);
 }
 
-/* Starts an entry for |next|. False: none can be started now. */
+/* Starts an entry for |next|. Returns false if none can be started now. */
 static bool start_one(el_local_queue *queue, el_acquisition *next,
                       el_local_actions *out) {
   el_local_entry *entry, *found = NULL;
@@ -460,8 +466,9 @@ static el_local_entry *find_lingering(const el_local_queue *queue) {
   return NULL;
 }
 
-/* Tells whether |next| is a try that waits until this client has deleted a key: it must not fail
- * because of that key. Readers do not block each other. */
+/* Tells whether |next| is a try that must wait until this client has deleted a key, because
+ * otherwise the try would fail on that key. Readers do not block each other, so they do not wait
+ * for a delete in their own queue. */
 static bool waits_for_delete(const el_local_queue *queue,
                              const el_acquisition *next,
                              const el_local_context *context) {
@@ -470,7 +477,8 @@ static bool waits_for_delete(const el_local_queue *queue,
           (!is_shared(queue) && el_local_queue_is_deleting(queue)));
 }
 
-/* Serves the first acquisition that waits. False: not possible now. */
+/* Gives the first waiting acquisition a key or an entry. Returns false if that is not possible
+ * now. */
 static bool serve_next(el_local_queue *queue, const el_local_event *answer,
                        const el_local_context *context, el_local_actions *out) {
   el_acquisition *next = TAILQ_FIRST(&queue->waiting);
@@ -594,8 +602,9 @@ static void on_contender(el_local_entry *entry, el_local_actions *out) {
   if (entry->is_lingering) stop(entry, EL_ENTRY_ON_RELEASE, out);
 }
 
-/* Other entries need no mark: before one of them lingers, its watch or |has_conflicting_waiter|
- * shows the contender. */
+/* Deletes the lingering keys, because an acquisition joins a conflicting local queue. Entries that
+ * do not linger are not marked as contended: before such an entry lingers, its watch or
+ * |has_conflicting_waiter| shows the contender. */
 static void end_lingering(el_local_queue *queue, el_local_actions *out) {
   el_local_entry *entry;
   while ((entry = find_lingering(queue)) != NULL) {

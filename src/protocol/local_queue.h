@@ -1,28 +1,30 @@
-/* local_queue: the acquisitions of one client for one lock: which wait, hold and are next, as a
- * pure step function (see entry.h).
+/* local_queue: the acquisitions of one client for one lock. It decides which of them holds the lock
+ * and which is next, as a pure step function (see entry.h).
  *
  * A client has one local queue for each combination of name, mode, number of permits and lock
- * delay; a multi-lock has one of its own. Acquisitions wait in the order in which they joined. The
- * first ones are given an entry, the client's key in etcd's queue, and hold when the entry does:
+ * delay. Each multi-lock has a local queue of its own. Acquisitions wait in the order in which they
+ * joined. The first ones get an entry, which is the client's key in etcd's queue. They hold the
+ * lock when their entry does:
  *
  *   WAITING -> ENQUEUED -> HOLDING -> RELEASING -> OUT
  *      |          |           |
  *      |          |           +-> OUT: lost, or the key was handed off, shared or lingers
  *      +----------+-> OUT: failed
  *
- * - A plain lock, a write lock and a multi-lock have one entry at a time; a write lock has one more
- *   for each holder that was downgraded. A semaphore has as many entries as permits.
+ * - A plain lock, a write lock and a multi-lock have one entry at a time. A write lock has one more
+ *   entry for each holder that was downgraded. A semaphore has up to as many entries as permits.
  * - Handoff: an acquisition that ends its hold passes its key to the next one that waits, within
  *   the handoff budget (handoff_budget.h).
- * - Sharing: readers hold by one key, within the same budget. When the budget is spent, the client
- *   queries the contention for the key; if no other client waits, all waiting readers share.
+ * - Sharing: several readers hold by one key, within the same budget. When the budget is spent, the
+ *   client sends a contention query. If no other client waits for the key, all waiting readers
+ *   share it.
  * - Linger: after the last unlock the entry may keep its key for a while, without an acquisition.
  *   The next acquisition that joins gets the key, as in a handoff. The key is deleted when its time
- *   is over, or when there is a contender: a key of another client behind it, or an acquisition
- *   that joins another local queue of this client that conflicts.
+ *   is over, or when a contender comes. A contender is a key of another client that waits behind
+ *   this key, or an acquisition that joins a conflicting local queue of this client.
  *
- * The caller (lock/local_queue_driver.c) steps the entries' state machines and has the clock, the
- * timers and the messages.
+ * The caller (lock/local_queue_driver.c) steps the state machines of the entries. It has the clock,
+ * the timers and the messages.
  */
 #ifndef ETCDLOCK_PROTOCOL_LOCAL_QUEUE_H
 #define ETCDLOCK_PROTOCOL_LOCAL_QUEUE_H
@@ -41,19 +43,20 @@ typedef struct el_acquisition el_acquisition;
 TAILQ_HEAD(el_acquisition_list, el_acquisition);
 TAILQ_HEAD(el_local_entry_list, el_local_entry);
 
-/* el_acquisition is one acquisition of a lock, waiting or holding. Zero to begin with; the options
- * are set before it joins. */
+/* el_acquisition is one acquisition of a lock, waiting or holding. It is all zero at first; the
+ * caller sets the options before it joins. */
 struct el_acquisition {
-  int32_t linger_ms;      /* how long the key stays after the unlock; 0: it
-                             does not */
-  bool try_once : 1;      /* fail instead of waiting */
-  bool is_share_only : 1; /* a reader that would deadlock behind a writer: it
-                             only takes a lock that is free, or shares a read
-                             hold of this client */
+  /* milliseconds for which the key stays after the unlock; 0: it is deleted at once */
+  int32_t linger_ms;
+  bool try_once : 1; /* fail instead of waiting */
+  /* a reader that must not wait behind a writer, because that would deadlock: it only takes a lock
+   * that is free, or shares a read hold of this client */
+  bool is_share_only : 1;
 
-  /* Set by the queue. */
-  bool has_waited : 1; /* another acquisition had the lock when this one
-                          joined */
+  /* The queue sets the fields below. */
+
+  /* another acquisition had the lock when this one joined */
+  bool has_waited : 1;
   enum {
     EL_ACQUISITION_OUT,      /* in no queue */
     EL_ACQUISITION_WAITING,  /* waits for an entry */
@@ -67,29 +70,32 @@ struct el_acquisition {
 
 /* el_local_entry is one entry with its acquisitions. */
 struct el_local_entry {
-  const el_entry *machine; /* its state machine, owned by the caller */
-  /* ENQUEUED or HOLDING: one, or several readers. */
+  /* the state machine of the entry, owned by the caller */
+  const el_entry *machine;
+  /* the acquisitions that are ENQUEUED or HOLDING: at most one, or several readers */
   struct el_acquisition_list acquisitions;
-  el_acquisition *releasing; /* waits for the end of its release; NULL: none */
+  /* the acquisition that waits for the end of its release; NULL: none */
+  el_acquisition *releasing;
   union { /* saves memory: a client may hold thousands of locks */
     el_handoff_budget budget;
-    int64_t mod_rev; /* while it lingers: the next hold's el_write_order_init */
+    /* while the key lingers: argument of el_write_order_init for the next hold */
+    int64_t mod_rev;
   };
-  bool is_lingering : 1;  /* it keeps its key without an acquisition */
-  bool is_querying : 1;   /* a contention query is in flight */
-  bool is_watched : 1;    /* for contenders, from START_WATCH to STOP_WATCH */
-  bool is_contended : 1;  /* since the grant another key was seen to wait for
-                             its key */
-  bool is_downgraded : 1; /* its acquisition, a writer, only reads from now
-                             on */
+  bool is_lingering : 1; /* the entry keeps its key without an acquisition */
+  bool is_querying : 1;  /* a contention query is in flight */
+  /* the queue is watched for contenders: from START_WATCH to STOP_WATCH */
+  bool is_watched : 1;
+  /* since the grant, a key was seen that waits for this entry's key */
+  bool is_contended : 1;
+  /* the acquisition is a writer that was downgraded to a reader */
+  bool is_downgraded : 1;
   TAILQ_ENTRY(el_local_entry) link;
 };
 
 /* el_local_queue is one local queue. */
 struct el_local_queue {
   struct el_acquisition_list waiting; /* the first is next */
-  struct el_local_entry_list entries; /* in the order in which they were
-                                         started last */
+  struct el_local_entry_list entries; /* in the order of their last starts */
   uint16_t permits;                   /* EL_MODE_PERMIT: number of permits */
   uint8_t mode;                       /* el_mode */
 };
@@ -100,50 +106,50 @@ typedef struct el_local_context {
   const el_handoff_limits *limits; /* the handoff budget */
   bool has_lease;                  /* the session is ALIVE */
   bool is_proven;                  /* el_session_is_proven */
-  bool has_conflicting_waiter; /* an acquisition waits in another local queue
-                                  of this client that conflicts: no key
-                                  lingers */
-  bool has_conflicting_delete; /* a key in another local queue of this client
-                                  that conflicts is being deleted: a try
-                                  waits for the end of that */
+  /* an acquisition waits in a conflicting local queue of this client, so no key may linger */
+  bool has_conflicting_waiter;
+  /* a key in a conflicting local queue of this client is being deleted: a try waits until it is
+   * gone */
+  bool has_conflicting_delete;
 } el_local_context;
 
 /* el_leave is how an acquisition leaves its queue. */
 typedef enum el_leave {
   EL_LEAVE_VOLUNTARY, /* it unlocks, or gives up its wait */
-  EL_LEAVE_ABANDONED, /* the same, because its nginx request or program has
-                         ended: the key is neither handed off nor lingers */
-  EL_LEAVE_LOST       /* its hold is lost, for |loss|, and it knows */
+  /* it unlocks or gives up its wait because its nginx request or program has ended: the key is
+   * neither handed off nor lingers */
+  EL_LEAVE_ABANDONED,
+  /* its hold is lost, for |loss|, which the caller has already recorded */
+  EL_LEAVE_LOST
 } el_leave;
 
 /* el_local_event is one event for a local queue. The comments of the kinds name the fields that
  * they use. */
 typedef struct el_local_event {
   enum {
-    EL_LOCAL_ON_JOIN,              /* |acquisition| joins; it is OUT */
-    EL_LOCAL_ON_LEAVE,             /* |acquisition|: |how|, |loss|,
-                                      |mod_rev|; if it does not hold yet, it
-                                      fails for |err|; ignored if OUT or
-                                      RELEASING */
-    EL_LOCAL_ON_MAX_HOLD,          /* max_hold of |acquisition| is over */
-    EL_LOCAL_ON_DOWNGRADED,        /* |acquisition|, a writer that holds,
-                                      only reads from now on */
-    EL_LOCAL_ON_ENTRY_REPORT,      /* |report| of the machine of |entry| */
-    EL_LOCAL_ON_CONTENTION_ANSWER, /* to QUERY_CONTENTION for |entry|:
-                                      |contention| */
-    EL_LOCAL_ON_CONTENDER,         /* a key waits behind that of |entry|, or
-                                      may; |entry| NULL: an acquisition joins
-                                      another local queue of this client that
-                                      conflicts */
-    EL_LOCAL_ON_TIMER,             /* the time set for |entry| has come */
-    EL_LOCAL_ON_UNREACHABLE,       /* etcd is unreachable: all waits fail for
-                                      |err| */
-    EL_LOCAL_ON_LEASE_REFUSED,     /* etcd grants no lease: waits for one
-                                      fail for |err| */
-    EL_LOCAL_ON_CLOSE,             /* holds are lost for |loss|, waits fail
-                                      for |err| */
-    EL_LOCAL_ON_SETTLE             /* an entry, the session or another queue
-                                      may have changed */
+    EL_LOCAL_ON_JOIN, /* |acquisition| joins; it is OUT */
+    /* |acquisition| leaves: see |how|, |loss| and |mod_rev|; if it does not hold yet, its wait
+     * fails with |err|; ignored if it is OUT or RELEASING */
+    EL_LOCAL_ON_LEAVE,
+    EL_LOCAL_ON_MAX_HOLD, /* max_hold of |acquisition| is over */
+    /* |acquisition|, a writer that holds, is downgraded to a reader */
+    EL_LOCAL_ON_DOWNGRADED,
+    /* the state machine of |entry| reports |report| */
+    EL_LOCAL_ON_ENTRY_REPORT,
+    /* QUERY_CONTENTION for |entry| was answered: see |contention| */
+    EL_LOCAL_ON_CONTENTION_ANSWER,
+    /* a key waits, or may wait, for the key of |entry|; |entry| NULL: an acquisition joins a
+     * conflicting local queue of this client */
+    EL_LOCAL_ON_CONTENDER,
+    EL_LOCAL_ON_TIMER, /* the time set for |entry| has come */
+    /* etcd is unreachable: all waits fail with |err| */
+    EL_LOCAL_ON_UNREACHABLE,
+    /* etcd grants no lease: acquisitions that wait for a lease fail with |err| */
+    EL_LOCAL_ON_LEASE_REFUSED,
+    /* the client closes: holds are lost, for |loss|, and waits fail with |err| */
+    EL_LOCAL_ON_CLOSE,
+    /* an entry, the session or another queue may have changed */
+    EL_LOCAL_ON_SETTLE
   } kind;
   el_acquisition *acquisition;
   el_local_entry *entry;
@@ -159,52 +165,53 @@ typedef struct el_local_event {
  * name the fields that they set. */
 typedef struct el_local_action {
   enum {
-    EL_LOCAL_ADD_ENTRY,        /* add an entry, then give ON_SETTLE */
-    EL_LOCAL_START_ENTRY,      /* step |entry| with EL_ENTRY_ON_TRY if
-                                  |try_once|, else with EL_ENTRY_ON_ACQUIRE,
-                                  for |acquisition| */
-    EL_LOCAL_STEP_ENTRY,       /* step |entry| with the event kind
-                                  |entry_event| */
-    EL_LOCAL_REPORT_GRANTED,   /* |acquisition| holds by |entry|; |mod_rev|:
-                                  el_write_order_init */
-    EL_LOCAL_REPORT_FAILED,    /* the wait of |acquisition|, which had
-                                  |entry| (or NULL), failed for |err|, or for
-                                  |why| if that is NULL */
-    EL_LOCAL_REPORT_LOST,      /* the hold of |acquisition| is lost, for
-                                  |loss| */
-    EL_LOCAL_REPORT_RELEASED,  /* the release of |acquisition| has ended:
-                                  |release| */
-    EL_LOCAL_QUERY_CONTENTION, /* do keys wait for that of |entry|?
-                                  ON_CONTENTION_ANSWER follows */
-    EL_LOCAL_START_WATCH,      /* give ON_CONTENDER when a key waits for that
-                                  of |entry| */
-    EL_LOCAL_STOP_WATCH,       /* no longer */
-    EL_LOCAL_SET_TIMER         /* give ON_TIMER for |entry| at |at_ms|; 0:
-                                  stop the timer */
+    EL_LOCAL_ADD_ENTRY, /* add an entry, then give ON_SETTLE */
+    /* step |entry| with EL_ENTRY_ON_TRY if |try_once|, else with EL_ENTRY_ON_ACQUIRE, for
+     * |acquisition| */
+    EL_LOCAL_START_ENTRY,
+    /* step |entry| with the event kind |entry_event| */
+    EL_LOCAL_STEP_ENTRY,
+    /* |acquisition| holds by |entry|; |mod_rev|: argument of el_write_order_init for the hold */
+    EL_LOCAL_REPORT_GRANTED,
+    /* the wait of |acquisition| has failed with |err|; |err| NULL: for the reason |why|; |entry|:
+     * the entry that it had, or NULL */
+    EL_LOCAL_REPORT_FAILED,
+    /* the hold of |acquisition| is lost, for |loss| */
+    EL_LOCAL_REPORT_LOST,
+    /* the release of |acquisition| has ended; |release| tells how */
+    EL_LOCAL_REPORT_RELEASED,
+    /* ask etcd whether keys wait for the key of |entry|; ON_CONTENTION_ANSWER follows */
+    EL_LOCAL_QUERY_CONTENTION,
+    /* give ON_CONTENDER when a key waits for the key of |entry| */
+    EL_LOCAL_START_WATCH,
+    EL_LOCAL_STOP_WATCH, /* end the watch of START_WATCH */
+    /* give ON_TIMER for |entry| at |at_ms|; 0: stop the timer */
+    EL_LOCAL_SET_TIMER
   } kind;
   el_local_queue *queue; /* the queue that was stepped */
   el_acquisition *acquisition;
   el_local_entry *entry;
   bool try_once;
-  int entry_event; /* EL_ENTRY_ON_RELEASE, EL_ENTRY_ON_MAX_HOLD,
-                      EL_ENTRY_ON_EXPIRED or EL_ENTRY_ON_HANDED_OFF */
+  /* EL_ENTRY_ON_RELEASE, EL_ENTRY_ON_MAX_HOLD, EL_ENTRY_ON_EXPIRED or EL_ENTRY_ON_HANDED_OFF */
+  int entry_event;
   int64_t mod_rev;
   el_loss loss;
   enum {
-    EL_FAILED_LOCKED_LOCALLY, /* an acquisition of this client has the lock,
-                                 or is before it */
-    EL_FAILED_LOCKED,         /* another client has the lock */
-    EL_FAILED_REFUSED,        /* etcd refused the request, with the entry's
-                                 last error */
-    EL_FAILED_KEY_LOST        /* the key was deleted while it waited */
+    /* an acquisition of this client has the lock, or joined earlier */
+    EL_FAILED_LOCKED_LOCALLY,
+    EL_FAILED_LOCKED, /* another client has the lock */
+    /* etcd refused the request; the entry's last error tells why */
+    EL_FAILED_REFUSED,
+    /* the key was deleted while the acquisition waited */
+    EL_FAILED_KEY_LOST
   } why;
   const el_error *err;
   enum {
-    EL_RELEASE_DONE,   /* the key was deleted by us, was handed off, or
-                          lingers */
-    EL_RELEASE_GONE,   /* the key was gone before */
-    EL_RELEASE_REFUSED /* etcd refused the delete, with the entry's last
-                          error */
+    /* this client has deleted the key, or keeps it: it was handed off, is shared, or lingers */
+    EL_RELEASE_DONE,
+    EL_RELEASE_GONE, /* the key was gone before our delete */
+    /* etcd refused the delete; the entry's last error tells why */
+    EL_RELEASE_REFUSED
   } release;
   int64_t at_ms;
 } el_local_action;
@@ -219,13 +226,14 @@ typedef struct el_local_actions {
 /* el_local_queue_init sets |queue| to an empty queue. @thread any */
 void el_local_queue_init(el_local_queue *queue, el_mode mode, uint16_t permits);
 
-/* el_local_queue_add adds |entry|, which is zero, with its state machine |machine|, at the end.
- * @thread any */
+/* el_local_queue_add adds |entry| at the end. |entry| is all zero before; |machine| is its state
+ * machine. @thread any */
 void el_local_queue_add(el_local_queue *queue, el_local_entry *entry,
                         const el_entry *machine);
 
-/* el_local_queue_remove removes |entry|, which must have no acquisitions. If a release waits
- * (|releasing|), it is reported by the queue to which |entry| is added next. @thread any */
+/* el_local_queue_remove removes |entry|, which must have no acquisitions. If an acquisition waits
+ * for the end of its release (|releasing|), the queue to which |entry| is added next reports that
+ * end. @thread any */
 void el_local_queue_remove(el_local_queue *queue, el_local_entry *entry);
 
 /* el_local_queue_step applies |event| and appends the actions to carry out, in this order, to
@@ -242,15 +250,15 @@ bool el_local_entry_is_idle(const el_local_entry *entry);
  * @thread any */
 bool el_local_queue_has_waiters(const el_local_queue *queue);
 
-/* el_local_queue_is_deleting tells whether a key that no acquisition wants is not deleted yet.
- * @thread any */
+/* el_local_queue_is_deleting tells whether a key of |queue| that no acquisition wants is still to
+ * be deleted. @thread any */
 bool el_local_queue_is_deleting(const el_local_queue *queue);
 
 /* el_local_queue_is_in_use tells whether an acquisition has an entry. @thread any */
 bool el_local_queue_is_in_use(const el_local_queue *queue);
 
-/* el_local_queue_check returns the invariant that |queue| violates when all actions are carried
- * out; NULL: none.
+/* el_local_queue_check returns a text that names the invariant that |queue| violates; NULL: none.
+ * The caller must have carried out all actions.
  * - An entry is wanted if and only if it has acquisitions or lingers.
  * - If an entry lingers, it is not contended, and no acquisition waits in its queue.
  * - No acquisition waits while an entry can be started or added. @thread any */

@@ -1,4 +1,4 @@
-/* session: a lease that is kept alive, and until when holds on it are proven. */
+/* session: a lease with its keepalive, and the time until which holds on the lease are proven. */
 #include "protocol/session.h"
 
 #include <assert.h>
@@ -7,28 +7,30 @@
 #include "protocol/retry.h"
 
 enum {
-  /* A keepalive is sent every TTL/3, as etcd's clients do, or earlier, ELECTION_MS before the end
-   * of the TTL, but at most every TTL/5. A hold must outlive the loss of the leader just before a
-   * keepalive: an election takes 1 s to 2 s (3 s if the votes are split), and then the client has
-   * to find the new leader. */
+  /* A keepalive is sent every TTL/3, as by etcd's clients. If less than ELECTION_MS of the TTL
+   * would be left by then, it is sent earlier, but not before TTL/5. Otherwise a hold would not
+   * outlive the loss of the leader just before a keepalive: an election takes 1 s to 2 s (3 s if
+   * the votes are split), and then the client has to find the new leader. */
   RENEW_DIVISOR = 3,
   ELECTION_MS = 4000,
   RENEW_DIVISOR_MAX = 5,
-  /* A keepalive's answer may take TTL/8, within these limits; twice as long after each
-   * keepalive without an answer, because the network may be slow. */
+  /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
+   * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be
+   * slow. */
   ANSWER_DIVISOR = 8,
   ANSWER_MIN_MS = 250,
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
-  REPROVE_MS = 250, /* between renewals that were not proven */
+  REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
-  /* A stray key blocks other clients until an audit finds it. Most late puts are applied
-   * soon; for the others, an audit every few seconds goes on. */
+  /* A key that is put late blocks other clients until an audit finds it. Most late puts are applied
+   * soon, so the first audits follow each other quickly. For the rest, the audits go on every few
+   * seconds. */
   AUDIT_FIRST_MS = 500,
   AUDIT_MAX_MS = 8000,
-  /* The margin bounds the error of clock rates: up to 10 %, and still more than 1 % for the
-   * longest TTL, 300 s. */
+  /* The margin covers clocks that run at different rates: by up to 10 %, and by more than 1 % even
+   * for the longest TTL, 300 s. */
   MARGIN_DIVISOR = 10,
   MARGIN_MIN_MS = 200,
   MARGIN_MAX_MS = 4000
@@ -79,24 +81,24 @@ static el_session_action *push(el_session_actions *out, int kind) {
 
 /* ---- the hold deadline ---- */
 
-/* Returns until when holds are valid if |renewal| is proven. The margin covers different clock
- * rates and the time between a check by the caller and its use of the lock. */
+/* Returns the time until which holds are valid if |renewal| is proven. The margin covers different
+ * clock rates, and the time between a check by the caller and its use of the lock. */
 static int64_t deadline_of(const el_renewal *renewal) {
   int64_t margin =
       clamp(renewal->ttl_ms / MARGIN_DIVISOR, MARGIN_MIN_MS, MARGIN_MAX_MS);
   return renewal->sent_ms + renewal->ttl_ms - margin;
 }
 
-/* All holds are lost from now on. A holder may not know yet, and its last writes may be in flight:
- * so the keys stay for the lock delay. */
+/* Records that all holds are lost from now on. A holder may not know this yet, and its last writes
+ * may be in flight. So the keys stay for the lock delay. */
 static void lose_holds(el_session *session, int64_t now_ms) {
   if (session->holds > 0 && session->lock_delay_ms > 0) {
     session->keep_lease_until = now_ms + session->lock_delay_ms;
   }
 }
 
-/* Revokes the lease; nothing else ends it before its TTL. False: it must not be revoked yet, see
- * above. */
+/* Revokes the lease. Returns false, and does nothing, until the lock delay of a lost hold is over:
+ * see lose_holds. */
 static bool revoke(const el_session *session, int64_t now_ms,
                    el_session_actions *out) {
   if (now_ms < session->keep_lease_until) return false;
@@ -104,8 +106,8 @@ static bool revoke(const el_session *session, int64_t now_ms,
   return true;
 }
 
-/* A hold deadline that has passed is never extended: this runs before any later proof is
- * applied. */
+/* Ends the holds if the hold deadline has passed. A hold deadline that has passed is never
+ * extended, because each step runs this before it applies a proof. */
 static void check_expiry(el_session *session, int64_t now_ms,
                          el_session_actions *out) {
   if (session->hold_deadline != 0 && now_ms >= session->hold_deadline) {
@@ -134,7 +136,8 @@ static void on_proof(el_session *session, const el_session_event *event,
     session->proven_rev = event->rev;
   }
   if (proven == NULL) {
-    /* There is a new leader: it has to renew the lease before it can be proven. */
+    /* The answer proves no keepalive, normally because its raft term differs. The new leader has to
+     * renew the lease before the lease can be proven. */
     int64_t soonest = session->latest.sent_ms + REPROVE_MS;
     if (session->renewing_since == 0 && session->renew_at > soonest) {
       session->renew_at = soonest > now_ms ? soonest : now_ms;
@@ -165,7 +168,7 @@ static void on_read_answer(el_session *session, const el_session_event *event,
   if (event->is_found) {
     on_proof(session, event, now_ms);
   } else {
-    /* That key is gone, but the lease may be alive: read another one. */
+    /* This key is gone, but the lease may be alive: read another key. */
     read_key(session, out);
   }
 }
@@ -180,7 +183,8 @@ static void end_session(el_session *session, el_session_end end,
   push(out, EL_SESSION_REPORT_ENDED);
 }
 
-/* The lease does not exist in etcd. That may also be the answer of another cluster. */
+/* Ends the session because the lease does not exist in etcd, or counts as gone. (Another cluster
+ * may have given that answer.) The end is early if the TTL in the latest answer is not over. */
 static void lose_lease(el_session *session, int64_t now_ms,
                        el_session_actions *out) {
   bool is_early = now_ms < session->latest.sent_ms + session->latest.ttl_ms +
@@ -261,8 +265,8 @@ static void on_keepalive_answer(el_session *session,
     session->renew_at = el_retry_next(&event->outcome, now_ms,
                                       &session->failures, session->salt);
   } else if (event->ttl_ms == 0) {
-    /* A deposed leader answers this for leases granted since. Then the lease is alive, and its
-     * keys would block other clients. */
+    /* A deposed leader gives this answer for a lease that was granted since. Then the lease is
+     * alive, and its keys would block other clients. */
     abandon(session, now_ms, out);
   } else {
     record_renewal(session, event, now_ms);
@@ -286,7 +290,7 @@ static void on_confirm(el_session *session, int64_t now_ms) {
 /* ---- audits ---- */
 
 /* A put of unknown outcome may be applied minutes later, for example because a proxy held it back.
- * No single read can exclude that, so the lease is audited again and again. */
+ * A single audit cannot exclude that, so the session audits its lease again and again. */
 static void on_put_in_doubt(el_session *session, int64_t now_ms) {
   session->has_put_in_doubt = true;
   session->audit_interval_ms = AUDIT_FIRST_MS;
@@ -310,7 +314,7 @@ static void on_audit_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* After the revoke no key with this lease can be put. */
+/* If a put is in doubt, revokes the lease: after that no key can be put with this lease. */
 static void on_unused(el_session *session, int64_t now_ms,
                       el_session_actions *out) {
   if (session->has_put_in_doubt && revoke(session, now_ms, out)) {

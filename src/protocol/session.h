@@ -1,33 +1,36 @@
-/* session: a lease that is kept alive, and until when holds on it are proven, as a pure step
- * function (see entry.h).
+/* session: a lease with its keepalive, and the time until which holds on the lease are proven, as a
+ * pure step function (see entry.h).
  *
  *   NEW -needed-> GRANTING -granted-> ALIVE -lease gone-> ENDED
  *                                       |
  *                                       +-close-> REVOKING -> ENDED
  *
- * Hold deadline. A holder counts as holding until |hold_deadline|: the time at which the last
- * *proven* keepalive was sent, plus the TTL that it answered, minus a margin. The answer to a
- * keepalive proves nothing alone: a paused leader of etcd before 3.4.31 and 3.5.13 still answers
- * after it was deposed and the lease has expired (etcd issue 15247). A keepalive is proven by a
- * linearizable read or a write that is sent after the keepalive's answer and is answered in the
- * same raft term: the leader that renewed the lease was still the leader then. If the terms differ,
- * the session renews the lease again. So every TTL/3 (more often for a TTL under 6 s, so that a
- * hold outlives an election) a session sends one keepalive and, while it has holds, one
- * linearizable read of one held key. Each acquisition is such a proof, too.
+ * Hold deadline. The holds of a session are valid until |hold_deadline|: the time at which the last
+ * *proven* keepalive was sent, plus the TTL in its answer, minus a margin. The answer to a
+ * keepalive alone proves nothing: in etcd before 3.4.31 and 3.5.13, a paused leader still answers
+ * keepalives after it was deposed and the lease has expired (etcd issue 15247).
+ *
+ * A keepalive is proven by a linearizable read, or a write, that is sent after the keepalive's
+ * answer and is answered in the same raft term. It shows that the leader that renewed the lease was
+ * still the leader then. If the terms differ, the session renews the lease again. So every TTL/3 a
+ * session sends one keepalive and, while it has holds, one linearizable read of one held key. If
+ * the TTL is under 6 s, it sends them more often, so that a hold outlives an election. The requests
+ * of each acquisition are such proofs, too.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
  * lock delay after the end of its holds.
  *
- * When |hold_deadline| has passed with holds, these are lost (REPORT_EXPIRED), even if the lease
- * turns out to be alive. From then on the session does not revoke its lease until the lock delay is
- * over, because the keys of the lost holds are attached to it. If the session is closed before
- * that, it leaves the lease to expire (END_LEFT_TO_EXPIRE), and its entries delete their other
- * keys.
+ * If |hold_deadline| passes while the session has holds, these are lost (REPORT_EXPIRED), even if
+ * the lease turns out to be alive. From then on the session does not revoke its lease until the
+ * lock delay is over, because the keys of the lost holds are attached to the lease. If the session
+ * is closed before that, it leaves the lease to expire (END_LEFT_TO_EXPIRE), and its entries delete
+ * all keys but those of the lost holds.
  *
  * Audits. A put of unknown outcome may be applied at any later time, and its key would block other
- * clients until the lease ends. So after one the session lists the keys of its lease in growing
- * intervals (AUDIT_LEASE); when nothing needs the lease any more, it is revoked.
+ * clients until the lease ends. So after such a put the session lists the keys of its lease again
+ * and again, in growing intervals (AUDIT_LEASE). When nothing needs the lease any more, the session
+ * revokes it.
  */
 #ifndef ETCDLOCK_PROTOCOL_SESSION_H
 #define ETCDLOCK_PROTOCOL_SESSION_H
@@ -53,54 +56,62 @@ extern const char *const el_session_state_str[];
  */
 typedef struct el_session_event {
   enum {
-    EL_SESSION_ON_NEEDED,           /* an entry needs the lease */
-    EL_SESSION_ON_GRANT_ANSWER,     /* to SEND_GRANT */
-    EL_SESSION_ON_KEEPALIVE_ANSWER, /* to SEND_KEEPALIVE, or its stream broke */
-    EL_SESSION_ON_READ_ANSWER,      /* to READ_KEY; is_found: the key exists */
-    EL_SESSION_ON_PROOF,            /* a quorum saw one of our keys in
-                                       another request */
-    EL_SESSION_ON_LEASE_GONE,       /* a put was answered that the lease does
-                                       not exist */
-    EL_SESSION_ON_HOLDS_CHANGED,    /* |holds| keys are held or about to be */
-    EL_SESSION_ON_CLOSE,            /* revoke the lease, or leave it to
-                                       expire */
-    EL_SESSION_ON_ABANDON,          /* end at once, the lease counts as lost;
-                                       it is revoked in the background, unless
-                                       a lock delay is not over */
-    EL_SESSION_ON_REVOKE_ANSWER,    /* to SEND_REVOKE */
-    EL_SESSION_ON_PUT_IN_DOUBT,     /* a put of a key has an unknown outcome */
-    EL_SESSION_ON_AUDIT_ANSWER,     /* to AUDIT_LEASE */
-    EL_SESSION_ON_UNUSED,           /* nothing needs the lease at the moment */
-    EL_SESSION_ON_CONFIRM,          /* an entry must know whether the lease
-                                       is alive now */
-    EL_SESSION_ON_TIMER             /* |wake_at| has come */
+    EL_SESSION_ON_NEEDED,       /* an entry needs the lease */
+    EL_SESSION_ON_GRANT_ANSWER, /* SEND_GRANT was answered, or has failed */
+    /* SEND_KEEPALIVE was answered, or its stream broke */
+    EL_SESSION_ON_KEEPALIVE_ANSWER,
+    EL_SESSION_ON_READ_ANSWER, /* READ_KEY was answered, or has failed */
+    /* a quorum saw one of our keys in another request */
+    EL_SESSION_ON_PROOF,
+    /* etcd rejected a put, because the lease does not exist */
+    EL_SESSION_ON_LEASE_GONE,
+    EL_SESSION_ON_HOLDS_CHANGED, /* |holds| keys are held or about to be */
+    /* revoke the lease, or leave it to expire */
+    EL_SESSION_ON_CLOSE,
+    /* end at once, and count the lease as lost; it is revoked in the background, unless the lock
+     * delay of a lost hold is not over */
+    EL_SESSION_ON_ABANDON,
+    /* SEND_REVOKE was answered, or has failed */
+    EL_SESSION_ON_REVOKE_ANSWER,
+    EL_SESSION_ON_PUT_IN_DOUBT, /* a put of a key has an unknown outcome */
+    /* AUDIT_LEASE was answered, or has failed */
+    EL_SESSION_ON_AUDIT_ANSWER,
+    EL_SESSION_ON_UNUSED, /* nothing needs the lease at the moment */
+    /* an entry must know whether the lease is alive now */
+    EL_SESSION_ON_CONFIRM,
+    EL_SESSION_ON_TIMER /* |wake_at| has come */
   } kind;
-  el_outcome outcome; /* answers; of a proof only sent_ms */
-  int64_t id;         /* grant, revoke answer: lease ID */
-  int64_t ttl_ms;     /* grant, keepalive answer: the lease's; 0: the lease
-                         is gone */
-  uint64_t term;      /* answers, proof: raft term */
-  int64_t rev;        /* read answer, proof: the store's revision */
-  bool is_found;      /* read answer */
-  int holds;          /* holds changed */
+  /* answers: how the request ended; proof: only sent_ms is set */
+  el_outcome outcome;
+  int64_t id; /* grant, revoke answer: lease ID */
+  /* grant, keepalive answer: TTL of the lease, with the lock delay; 0: the lease is gone */
+  int64_t ttl_ms;
+  uint64_t term; /* answers, proof: raft term */
+  int64_t rev;   /* read answer, proof: the store's revision */
+  /* read answer: the key exists and is attached to our lease */
+  bool is_found;
+  /* holds changed: number of keys that are held or about to be */
+  int holds;
 } el_session_event;
 
 /* el_session_action is one action that a session wants carried out. */
 typedef struct el_session_action {
   enum {
-    EL_SESSION_SEND_GRANT,     /* a lease with a new random ID */
+    EL_SESSION_SEND_GRANT,     /* request a lease with a new random ID */
     EL_SESSION_SEND_KEEPALIVE, /* renew the lease */
-    EL_SESSION_RESET_STREAM,   /* end the keepalive stream: it does not
-                                  answer */
-    EL_SESSION_READ_KEY,       /* read one held key, linearizable */
-    EL_SESSION_AUDIT_LEASE,    /* list the keys of the lease */
-    EL_SESSION_SEND_REVOKE,    /* of lease |id|; its answer is awaited while
-                                  REVOKING */
-    EL_SESSION_REPORT_READY,   /* the lease can be used */
-    EL_SESSION_REPORT_REFUSED, /* etcd grants no lease, for the last error */
-    EL_SESSION_REPORT_EXPIRED, /* all holds are lost: the hold deadline has
-                                  passed */
-    EL_SESSION_REPORT_ENDED    /* the session is over: |end| */
+    /* end the keepalive stream, because it does not answer */
+    EL_SESSION_RESET_STREAM,
+    EL_SESSION_READ_KEY,    /* read one held key, linearizable */
+    EL_SESSION_AUDIT_LEASE, /* list the keys of the lease */
+    /* revoke the lease |id|; in the state REVOKING, ON_REVOKE_ANSWER follows; in other states the
+     * revoke happens in the background */
+    EL_SESSION_SEND_REVOKE,
+    EL_SESSION_REPORT_READY, /* the lease can be used */
+    /* etcd grants no lease; the last error tells why */
+    EL_SESSION_REPORT_REFUSED,
+    /* all holds are lost: the hold deadline has passed */
+    EL_SESSION_REPORT_EXPIRED,
+    EL_SESSION_REPORT_ENDED /* the session is over: |end| */
   } kind;
   int64_t id; /* send revoke: lease ID */
 } el_session_action;
@@ -117,20 +128,20 @@ typedef struct el_session_actions {
 typedef struct el_renewal {
   int64_t sent_ms;
   int64_t answered_ms; /* 0: there was no such keepalive */
-  int64_t ttl_ms;      /* without the lock delay */
+  int64_t ttl_ms;      /* TTL in the answer, without the lock delay */
   uint64_t term;       /* raft term of the answer */
 } el_renewal;
 
 /* el_session_end is how a session has ended. */
 typedef enum el_session_end {
-  EL_SESSION_END_EXPIRED,       /* the lease is gone, after its TTL */
-  EL_SESSION_END_EARLY,         /* the lease is gone before its TTL: etcd has
-                                   not kept its keys for as long as it had
-                                   promised */
-  EL_SESSION_END_CLOSED,        /* closed by the client, which revoked the
-                                   lease */
-  EL_SESSION_END_LEFT_TO_EXPIRE /* closed by the client; the lease lives
-                                   until its TTL */
+  EL_SESSION_END_EXPIRED, /* the lease is gone, after its TTL */
+  /* the lease was gone before its TTL was over: etcd did not keep the keys for as long as it had
+   * promised */
+  EL_SESSION_END_EARLY,
+  /* closed by the client, which revoked the lease */
+  EL_SESSION_END_CLOSED,
+  /* closed by the client; the lease lives until its TTL is over */
+  EL_SESSION_END_LEFT_TO_EXPIRE
 } el_session_end;
 
 /* EL_SESSION_FRESH_PROOF_MS is how long a proof counts as fresh (el_session_proven_rev). */
@@ -140,42 +151,49 @@ enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
 typedef struct el_session {
   el_session_state state;
   el_session_end end;       /* ENDED: how */
-  int64_t requested_ttl_ms; /* without the lock delay */
-  int64_t lock_delay_ms;    /* how much longer the lease lives than its holds */
-  int64_t grant_at;         /* send no grant before this */
-  uint64_t salt;            /* of the backoff of its requests: see
-                               el_retry_at */
-  int64_t id;               /* lease ID; 0 before it is granted */
-  int64_t ttl_ms;           /* as granted, without the lock delay */
-  int64_t hold_deadline;    /* until when holds are proven; 0: no hold is */
-  int64_t proven_ms;        /* when the latest request that is a proof was
-                               sent ... */
-  int64_t proven_rev;       /* ... and the store's revision in its answer */
-  int64_t wake_at;          /* when to give ON_TIMER; 0: never */
+  int64_t requested_ttl_ms; /* TTL to ask for, without the lock delay */
+  /* milliseconds for which the lease lives longer than its holds */
+  int64_t lock_delay_ms;
+  int64_t grant_at; /* send no grant before this */
+  /* spreads the retries of the session's requests: see el_retry_at */
+  uint64_t salt;
+  int64_t id;     /* lease ID; 0 before it is granted */
+  int64_t ttl_ms; /* TTL as granted, without the lock delay */
+  /* the time until which holds are proven; 0: no hold is proven */
+  int64_t hold_deadline;
+  int64_t proven_ms; /* when the request of the latest proof was sent */
+  /* the store's revision in the answer to that request */
+  int64_t proven_rev;
+  int64_t wake_at; /* when to give ON_TIMER; 0: never */
 
   el_renewal latest, previous; /* the two latest answered keepalives */
-  int64_t renewing_since;      /* when the keepalive in flight was sent; 0:
-                                  none is in flight */
-  int unanswered;              /* keepalives without an answer, in a row */
-  int64_t renew_at;            /* when to send the next keepalive, grant or
-                                  revoke */
-  int64_t read_at;             /* when to read a key again; 0: after the next
-                                  renewal */
-  bool is_reading;             /* a read of a key is in flight */
-  uint8_t read_failures;       /* in a row */
-  int holds;                   /* keys that are held or about to be */
-  int64_t keep_lease_until;    /* revoke the lease only after this: a hold
-                                  was lost */
-  uint8_t failures;            /* of grants, keepalives and revokes, in a row */
+  /* when the keepalive in flight was sent; 0: none is in flight */
+  int64_t renewing_since;
+  /* number of keepalives in a row that were not answered */
+  int unanswered;
+  /* when to send the next keepalive, grant or revoke */
+  int64_t renew_at;
+  /* when to read a key again; 0: after the next renewal */
+  int64_t read_at;
+  bool is_reading;       /* a read of a key is in flight */
+  uint8_t read_failures; /* failed reads in a row */
+  int holds;             /* keys that are held or about to be */
+  /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost */
+  int64_t keep_lease_until;
+  /* failed grants, keepalives and revokes in a row */
+  uint8_t failures;
 
-  int64_t confirm_ms; /* a keepalive must be sent after this; 0: none must */
+  /* an entry needs the answer to a keepalive that is sent at this time or later; 0: no entry has
+   * needed it */
+  int64_t confirm_ms;
 
-  bool has_put_in_doubt;     /* a put of a key may be applied later */
-  bool is_auditing;          /* an audit is in flight */
-  int64_t audit_at;          /* when to audit; 0: never, or an audit is in
-                                flight */
-  int64_t audit_interval_ms; /* from this audit to the next one */
-  uint8_t audit_failures;    /* in a row */
+  bool has_put_in_doubt; /* a put of a key may be applied later */
+  bool is_auditing;      /* an audit is in flight */
+  /* when to audit; 0: never, or an audit is in flight */
+  int64_t audit_at;
+  /* milliseconds from the answer to the next audit until the audit after it */
+  int64_t audit_interval_ms;
+  uint8_t audit_failures; /* failed audits in a row */
 } el_session;
 
 /* el_session_init sets |session| to a NEW session that asks for a lease of |ttl_ms| plus
@@ -194,9 +212,9 @@ void el_session_step(el_session *session, const el_session_event *event,
 /* el_session_is_proven tells whether holds on the lease are proven at |now_ms|. @thread any */
 bool el_session_is_proven(const el_session *session, int64_t now_ms);
 
-/* el_session_proven_rev returns the store's revision of the latest proof if that is fresh at
- * |now_ms|, else 0. A waiter may be granted by a serializable read at this revision or later
- * instead of a linearizable one. @thread any */
+/* el_session_proven_rev returns the store's revision in the latest proof; 0: that proof is not
+ * fresh at |now_ms|. A serializable read of this revision or a later one is enough to grant a
+ * waiter; otherwise the grant takes a linearizable read. @thread any */
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 
 #endif
