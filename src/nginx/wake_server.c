@@ -25,8 +25,9 @@ typedef struct connection connection;
 
 /* A wait between el_wake_server_begin_wait and its end. */
 typedef struct wait_entry {
-  uint64_t id;             /* hash key */
-  connection *conn;        /* from which |id| was received; NULL: none yet */
+  uint64_t id; /* hash key */
+  /* the connection over which |id| was received; NULL: not received yet */
+  connection *conn;
   bool is_awaiting_answer; /* |id| was received; no byte was sent for it yet */
   bool is_pushed;          /* |id| was pushed; no byte was sent for it yet */
   void **bound;            /* array of the bound objects */
@@ -39,7 +40,8 @@ struct connection {
   int fd;
   char received[ID_DIGITS]; /* the part of an id that was read */
   size_t n_received;
-  wait_entry *waiting; /* the wait that it belongs to; NULL: none */
+  /* the wait to which the connection belongs; NULL: none */
+  wait_entry *waiting;
   LIST_ENTRY(connection) link;
 };
 
@@ -52,14 +54,14 @@ struct el_wake_server {
   int stop_fd;  /* an eventfd */
   pthread_t thread;
 
-  /* The thread's own. */
+  /* Used by the server's thread only. */
   int spare_fd; /* see refuse_connection; -1: none */
 
-  pthread_mutex_t mu; /* guards the rest and all it points to; no
-                         other mutex is locked under it */
-  int receive_fd;     /* an epoll set: connections with bytes to receive */
+  /* guards the rest and all it points to; no other mutex is locked under it */
+  pthread_mutex_t mu;
+  int receive_fd; /* an epoll set: connections with bytes to receive */
   LIST_HEAD(, connection) connections;
-  wait_entry *waits; /* hash */
+  wait_entry *waits; /* hash table by id */
 };
 
 /* ---- waits ---- */
@@ -117,8 +119,8 @@ bool el_wake_server_bind(el_wake_server *server, uint64_t id, void *arg) {
   return is_new;
 }
 
-/* Ends the wait |entry|; returns whether its id was received and not answered. Called under
- * server->mu. */
+/* Ends the wait |entry|. Returns whether the id of the wait was received and no byte was sent for
+ * it. Called under server->mu. */
 static bool end_wait(el_wake_server *server, wait_entry *entry) {
   bool is_unanswered = entry->is_awaiting_answer;
   remove_wait(server, entry);
@@ -178,14 +180,15 @@ bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
   return is_unanswered;
 }
 
-/* The socket's buffer never holds more than a few bytes, so send does not fail for lack of
- * room. */
+/* The socket's buffer never holds more than a few bytes, so send never fails because the buffer is
+ * full. */
 static void send_byte(const connection *conn) {
   (void)!send(conn->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Sends exactly one byte for each received id: a connection can serve another wait once all
- * these bytes were read. Called under server->mu. */
+/* Sends the byte of |entry| if its id was both received and pushed. Each received id gets exactly
+ * one byte, so a connection can serve another wait when the host has read all these bytes. Called
+ * under server->mu. */
 static void answer(wait_entry *entry) {
   if (!entry->is_awaiting_answer || !entry->is_pushed) return;
   entry->is_awaiting_answer = entry->is_pushed = false;
@@ -205,8 +208,8 @@ static void push(el_wake *wake, uint64_t id) {
   pthread_mutex_unlock(&server->mu);
 }
 
-/* Ends the wait of |conn| and returns it for abandon, which the caller calls without the
- * mutex; NULL: |conn| belongs to none. Called under server->mu. */
+/* Ends the wait of |conn| and returns it; NULL: |conn| belongs to no wait. The caller passes the
+ * wait to abandon after it has unlocked the mutex. Called under server->mu. */
 static wait_entry *remove_wait_of(el_wake_server *server, connection *conn) {
   wait_entry *entry = conn->waiting;
   if (entry != NULL) {
@@ -215,8 +218,9 @@ static wait_entry *remove_wait_of(el_wake_server *server, connection *conn) {
   return entry;
 }
 
-/* Calls on_disconnect for what is bound to |entry|, a removed wait whose connection has ended,
- * and frees it. NULL is ignored. Called without the mutex: on_disconnect may take others. */
+/* Calls on_disconnect for each object that is bound to |entry|, a removed wait whose connection has
+ * ended, and frees |entry|. NULL is ignored. Called without the mutex, because on_disconnect may
+ * lock other mutexes. */
 static void abandon(const el_wake_server *server, wait_entry *entry) {
   if (entry == NULL) return;
   for (size_t i = 0; i < entry->n_bound; i++) {
@@ -234,9 +238,10 @@ static uint64_t parse_id(const char *hex) {
   return strtoull(digits, NULL, 16);
 }
 
-/* Gives |conn| to the wait whose id it has received, which may be its present wait. If the id is
- * unknown, its wait has ended, and the wake-up byte is sent at once. Returns the wait that |conn|
- * belonged to before, for abandon. Called under server->mu. */
+/* Makes |conn| the connection of the wait whose id it has received. That may be the wait to which
+ * it belongs already. If the wait has ended, or has another connection, the byte is sent at once.
+ * If |conn| belonged to another wait before, that wait ends and is returned for abandon. Called
+ * under server->mu. */
 static wait_entry *attach(el_wake_server *server, connection *conn) {
   wait_entry *entry = find(server, parse_id(conn->received)), *earlier = NULL;
   if (conn->waiting != entry) {
@@ -253,16 +258,16 @@ static wait_entry *attach(el_wake_server *server, connection *conn) {
   return earlier;
 }
 
-/* Reads from |conn|, at most to the end of an id. Returns a wait for abandon, or NULL. Called
- * under server->mu. */
+/* Reads from |conn|, at most to the end of an id. Returns a wait that the caller passes to abandon,
+ * or NULL. Called under server->mu. */
 static wait_entry *receive_from(el_wake_server *server, connection *conn) {
   ssize_t n = recv(conn->fd, conn->received + conn->n_received,
                    ID_DIGITS - conn->n_received, MSG_DONTWAIT);
   if (n > 0) {
     conn->n_received += (size_t)n;
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-    /* The connection has ended or is broken. After shutdown the thread's epoll set reports
-     * its end, and the thread closes it. */
+    /* The connection has ended or is broken. After shutdown the thread's epoll set reports the end
+     * of the connection, and the thread closes it. */
     shutdown(conn->fd, SHUT_RDWR);
     epoll_ctl(server->receive_fd, EPOLL_CTL_DEL, conn->fd, NULL);
   }
@@ -271,8 +276,9 @@ static wait_entry *receive_from(el_wake_server *server, connection *conn) {
   return attach(server, conn);
 }
 
-/* Receives from one connection; returns false if none has bytes to receive. Polls under the
- * mutex, under which close_connection removes a connection from the set and frees it. */
+/* Receives from one connection. Returns false if no connection has bytes to receive. It polls under
+ * the mutex, because close_connection removes a connection from the set and frees it under the same
+ * mutex. */
 static bool receive_some(el_wake_server *server) {
   struct epoll_event event;
   wait_entry *earlier = NULL;
@@ -299,9 +305,9 @@ static void close_connection(el_wake_server *server, connection *conn) {
   pthread_mutex_lock(&server->mu);
   entry = remove_wait_of(server, conn);
   LIST_REMOVE(conn, link);
-  /* close is not enough while a child process that was just forked has a copy of the
-   * descriptor: the epoll sets would go on reporting the connection, and the host's end
-   * would not see its end. */
+  /* close alone is not enough if a child process that was just forked has a copy of the descriptor:
+   * the epoll sets would go on reporting the connection, and the host would not see that it has
+   * ended. */
   epoll_ctl(server->receive_fd, EPOLL_CTL_DEL, conn->fd, NULL);
   epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
   shutdown(conn->fd, SHUT_RDWR);
@@ -334,8 +340,8 @@ static int accept_fd(const el_wake_server *server) {
                  SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* Called when the process has no free descriptor. Uses the spare one to accept a connection
- * and close it, so that the host fails at once instead of waiting for the greeting. */
+/* Called when the process has no free descriptor. It uses the spare descriptor to accept a
+ * connection and close it, so that the host fails at once instead of waiting for the greeting. */
 static void refuse_connection(el_wake_server *server) {
   if (server->spare_fd >= 0) {
     close(server->spare_fd);
@@ -343,7 +349,8 @@ static void refuse_connection(el_wake_server *server) {
   }
   server->spare_fd = open_spare();
   if (server->spare_fd < 0) {
-    /* Another thread took the descriptor. The socket stays readable: do not spin. */
+    /* Another thread took the descriptor. The listening socket stays readable, so without a pause
+     * the thread would spin. */
     usleep(NO_DESCRIPTOR_PAUSE_US);
   }
 }
@@ -393,8 +400,8 @@ static void *serve(void *arg) {
         /* The host may have called el_wake_server_receive before the accept. */
         el_wake_server_receive(server);
       } else {
-        /* Receive first: an id that was sent just before the connection ended decides which wait
-         * ends with it. */
+        /* Receive first, because an id that was sent just before the connection ended decides which
+         * wait ends with the connection. */
         el_wake_server_receive(server);
         close_connection(server, tag);
       }
@@ -458,7 +465,7 @@ void el_wake_server_stop(el_wake_server *server) {
   pthread_join(server->thread, NULL);
 }
 
-/* Ends any wait and returns it for abandon; NULL: none is left. */
+/* Ends one of the waits and returns it for abandon; NULL: no wait is left. */
 static wait_entry *remove_any_wait(el_wake_server *server) {
   wait_entry *entry;
   pthread_mutex_lock(&server->mu);

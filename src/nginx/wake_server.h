@@ -11,15 +11,15 @@
  *   reads a byte                          sends one byte when |id| is pushed
  *   el_wake_server_end_wait(id)
  *
- * The byte means "poll again" and carries no data. If |id| was pushed before it was received,
- * the byte is sent at once. For another byte the host sends |id| again. If the
- * connection ends before el_wake_server_end_wait, the waiter is gone, and the server
- * calls |on_disconnect| for each object that is bound to the wait.
+ * The byte carries no data: it tells the host to look again at the object that it waits for. If
+ * |id| was pushed before it was received, the server sends the byte at once. To get another byte,
+ * the host sends |id| again. If the connection ends before el_wake_server_end_wait, the waiter is
+ * gone, and the server calls |on_disconnect| for each object that is bound to the wait.
  *
- * The server closes connections from other processes, and new connections while the
- * process has no free descriptor. Its thread runs only when a connection begins or
- * ends: the host's thread receives ids, and the pushing thread sends the byte, which costs
- * less than a wake-up of the server's thread.
+ * The server closes connections from other processes. It also closes new connections while the
+ * process has no free descriptor. The server's thread runs only when a connection begins or ends.
+ * The host's own thread receives the ids, and the thread that pushes an id sends the byte: this
+ * costs less than to wake the server's thread.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SERVER_H
 #define ETCDLOCK_NGINX_WAKE_SERVER_H
@@ -31,8 +31,8 @@
 /* el_wake_server is one server with its thread; a mutex of its own guards it. */
 typedef struct el_wake_server el_wake_server;
 
-/* el_wake_on_disconnect is called without server->mu when the connection of a wait has ended, once
- * for each |arg| that is bound to the wait. Runs on the server's thread, or in
+/* el_wake_on_disconnect is called when the connection of a wait has ended, once for each |arg| that
+ * is bound to the wait. It runs without server->mu on the server's thread, or in
  * el_wake_server_receive or el_wake_server_disconnect. */
 typedef void (*el_wake_on_disconnect)(void *arg);
 
@@ -43,8 +43,8 @@ el_wake_server *el_wake_server_start(const char *dir,
                                      el_wake_on_disconnect on_disconnect,
                                      el_error *err);
 
-/* el_wake_server_stop joins the thread. From then on the server accepts no connection and
- * notices no end of one. @thread lua */
+/* el_wake_server_stop ends and joins the thread. From then on the server accepts no connection, and
+ * does not notice that a connection ends. @thread lua */
 void el_wake_server_stop(el_wake_server *server);
 
 /* el_wake_server_disconnect closes the socket and all connections of a stopped server and
@@ -68,19 +68,20 @@ const el_wake_socket *el_wake_server_socket(const el_wake_server *server);
  * el_wake_server_end_wait or with its connection. @thread lua @locks server->mu */
 void el_wake_server_begin_wait(el_wake_server *server, uint64_t id);
 
-/* el_wake_server_bind binds |arg| to wait |id|. Returns false, and does nothing, if it is bound
- * already or the wait has ended. @thread lua @locks server->mu */
+/* el_wake_server_bind binds |arg| to wait |id|. It returns false, and does nothing, if |arg| is
+ * bound to the wait already or if the wait has ended. @thread lua @locks server->mu */
 bool el_wake_server_bind(el_wake_server *server, uint64_t id, void *arg);
 
-/* el_wake_server_unbind undoes el_wake_server_bind, and ends the wait if nothing is bound to it
- * any more. Returns whether |arg| was bound. |*is_unanswered| is what el_wake_server_end_wait
- * returns; false if the wait goes on or has ended before. @thread lua @locks server->mu */
+/* el_wake_server_unbind undoes el_wake_server_bind, and returns whether |arg| was bound to wait
+ * |id|. If no object is bound to the wait any more, it ends the wait and sets |*is_unanswered| to
+ * what el_wake_server_end_wait returns. If the wait goes on, or had ended before, |*is_unanswered|
+ * is false. @thread lua @locks server->mu */
 bool el_wake_server_unbind(el_wake_server *server, uint64_t id, const void *arg,
                            bool *is_unanswered);
 
-/* el_wake_server_merge binds all that is bound to wait |from| to wait |into| instead, and ends
- * wait |from|. Returns false, and does nothing, if one of them has ended. |*is_unanswered| is
- * what el_wake_server_end_wait returns for |from|. @thread lua @locks server->mu */
+/* el_wake_server_merge binds all objects of wait |from| to wait |into| instead, ends wait |from|,
+ * and sets |*is_unanswered| to what el_wake_server_end_wait returns for it. It returns false, and
+ * binds nothing, if one of the two waits has ended. @thread lua @locks server->mu */
 bool el_wake_server_merge(el_wake_server *server, uint64_t from, uint64_t into,
                           bool *is_unanswered);
 
@@ -88,9 +89,9 @@ bool el_wake_server_merge(el_wake_server *server, uint64_t from, uint64_t into,
  * after each send, until el_wake_server_disconnect. @thread any @locks server->mu */
 void el_wake_server_receive(el_wake_server *server);
 
-/* el_wake_server_end_wait ends wait |id|; its connection may be closed or serve another
- * wait. Calls |unbound| for each bound object, under server->mu. Returns true if |id| was
- * received and no byte was or will be sent for it: then the host need not read one.
+/* el_wake_server_end_wait ends wait |id|, and calls |unbound| for each bound object, under
+ * server->mu. The host may then close the connection, or use it for another wait. It returns true
+ * if |id| was received and no byte was or will be sent for it: then the host need not read a byte.
  * @thread lua @locks server->mu */
 bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
                              void (*unbound)(void *arg));

@@ -13,7 +13,8 @@
 
 enum {
   BACKLOG = 4096,
-  SCAN_MAX = 65536 /* el_wake_socket_set_cloexec examines no descriptor above */
+  /* el_wake_socket_set_cloexec examines only descriptors below this */
+  SCAN_MAX = 65536
 };
 
 static const char BY_FD[] = "/proc/self/fd/";
@@ -28,9 +29,9 @@ static bool make_dir_in(const char *parent, char *dir, size_t size) {
   return mkdtemp(dir) != NULL;
 }
 
-/* Creates a private directory and writes its path to |dir|, of |size| bytes. If |parent|
- * is NULL and $TMPDIR is not usable, /tmp serves: nginx's master may have been started
- * with a TMPDIR that the user of its workers may not write to. */
+/* Creates a private directory and writes its path to |dir|, of |size| bytes. If |parent| is NULL
+ * and the directory cannot be created below $TMPDIR, it is created below /tmp: nginx's master may
+ * have been started with a TMPDIR that the user of its workers may not write to. */
 static bool make_dir(const char *parent, char *dir, size_t size,
                      el_error *err) {
   const char *tmp = parent == NULL ? getenv("TMPDIR") : NULL;

@@ -1,7 +1,7 @@
 /* wake_socket: a listening unix-domain socket that leaves no file behind.
  *
- * The socket is created in a private directory, unlinked at once and reached through
- * /proc/self/fd. Without /proc its file stays until el_wake_socket_close.
+ * The socket's file is created in a private directory and unlinked at once. The host reaches the
+ * socket through /proc/self/fd. Without /proc the file stays until el_wake_socket_close.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SOCKET_H
 #define ETCDLOCK_NGINX_WAKE_SOCKET_H
@@ -29,10 +29,10 @@ bool el_wake_socket_open(el_wake_socket *ws, const char *parent, el_error *err);
  * @thread any */
 int el_wake_socket_next_fd(const el_wake_socket *ws);
 
-/* el_wake_socket_set_cloexec makes this process's end of a connection to |ws|
- * close-on-exec. Otherwise a program that this process starts would inherit the
- * connection and keep it open after its owner has ended. |next_fd| is what
- * el_wake_socket_next_fd returned just before the connect. @thread any */
+/* el_wake_socket_set_cloexec makes this process's end of a connection to |ws| close-on-exec.
+ * Otherwise a program that this process starts would inherit the connection, and the connection
+ * would not end with the nginx request that made it. |next_fd| is what el_wake_socket_next_fd
+ * returned just before the connect. @thread any */
 void el_wake_socket_set_cloexec(const el_wake_socket *ws, int next_fd);
 
 /* el_wake_socket_close closes the descriptors that are not -1, and removes the
