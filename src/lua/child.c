@@ -10,7 +10,7 @@
 #include "lua/util.h"
 
 /* Returns the strings of the list at |arg|, followed by NULL, in a userdata that it pushes. The
- * strings live as long as they stay in the list. */
+ * strings live as long as they stay in the list at |arg|. */
 static char **check_list(lua_State *L, int arg) {
   size_t n;
   char **list;
@@ -45,8 +45,8 @@ static sigset_t check_signals(lua_State *L, int arg) {
   return signals;
 }
 
-/* unblock(signals) unblocks the signals in the calling thread and returns those that were blocked
- * before. Both are lists of signal numbers. */
+/* unblock(signals) unblocks the signals in the calling thread, and returns which of all signals
+ * were blocked before. Argument and result are lists of signal numbers. */
 static el_nret l_unblock(lua_State *L) {
   sigset_t signals = check_signals(L, 1), before;
   pthread_sigmask(SIG_UNBLOCK, &signals, &before);
@@ -77,8 +77,11 @@ static el_nret l_start_child(lua_State *L) {
 }
 
 /* next_child() returns the next change of state of a child, and reaps the child if it has ended:
- *   pid, "exit", exit code | pid, "signal" or "stop", signal number | nil: no change
- * It includes orphans that a process with pid 1 inherits. */
+ * - pid, "exit", exit code
+ * - pid, "signal" or "stop", signal number
+ * - nil: no child has changed
+ *
+ * It also reports orphans that this process inherits because it has pid 1. */
 static el_nret l_next_child(lua_State *L) {
   int status;
   pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);

@@ -8,7 +8,7 @@
 #include "lock/status.h"
 #include "lua/core.h"
 
-/* How long a client that is garbage-collected may release its locks and revoke its lease. */
+/* Milliseconds in which a garbage-collected client releases its locks and revokes its lease. */
 enum { GC_BUDGET_MS = 500 };
 
 el_lua_client *el_lua_check_client(lua_State *L, int arg) {
@@ -104,9 +104,9 @@ static el_nret l_client_usable(lua_State *L) {
   return 1;
 }
 
-/* Stops the wake server before the client closes, because its thread posts commands to the client.
- * finish_close ends its connections after the client has closed: then every wait has the outcome
- * "closed" when its connection ends. */
+/* Stops the wake server and begins to close the client, in this order, because the server's thread
+ * posts commands to the client. finish_close ends the server's connections after the client has
+ * closed. So each wait has the outcome "closed" before its connection ends. */
 static void begin_close(el_lua_client *lc, int64_t budget_ms) {
   if (lc->is_closing) return;
   lc->is_closing = true;
@@ -168,15 +168,16 @@ static el_nret l_client_lease(lua_State *L) {
   return 1;
 }
 
-/* client:alive() returns for how many seconds from now the lease is known to live; 0: it is not. */
+/* client:alive() returns the number of seconds from now for which the lease is known to live; 0: it
+ * is not known to live. */
 static el_nret l_client_alive(lua_State *L) {
   el_lua_push_seconds(L, el_client_alive_ms(el_lua_check_client(L, 1)->client));
   return 1;
 }
 
-/* client:outage(key) returns why etcd is unreachable; nil if it is not known to be. With |key| (nil:
- * none) the caller fails at once while etcd is unreachable, and reads of |key| in the background
- * find out when etcd answers again. */
+/* client:outage(key) returns the reason for which etcd is unreachable; nil: etcd is not known to be
+ * unreachable. A caller that fails at once while etcd is unreachable passes |key|: the client then
+ * reads |key| in the background, to find out when etcd answers again. Other callers pass nil. */
 static el_nret l_client_outage(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_breaker *breaker = el_client_breaker(lc->client);
@@ -192,8 +193,8 @@ static el_nret l_client_outage(lua_State *L) {
   return 1;
 }
 
-/* client:suspect_outage(key): a call has had no answer. From now on client:outage(key) reports an
- * outage, until etcd answers a read of |key| in the background. */
+/* client:suspect_outage(key) records that a call got no answer. From then on client:outage(key)
+ * reports an outage, until etcd answers a read of |key| in the background. */
 static el_nret l_client_suspect_outage(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
@@ -277,7 +278,7 @@ static void push_event(lua_State *L, const el_event *event) {
   }
 }
 
-/* Runs in a protected call, so that the event is freed if Lua runs out of memory. */
+/* Runs in a protected call, so that the caller can free the event if Lua runs out of memory. */
 static el_nret push_taken(lua_State *L) {
   push_event(L, lua_touserdata(L, 1));
   return 1;
@@ -300,8 +301,8 @@ static el_nret l_client_next_event(lua_State *L) {
   return status == 0 ? 1 : lua_error(L);
 }
 
-/* client:dropped_events() returns a table: kind -> number of events that were dropped for lack of
- * room since the last call. */
+/* client:dropped_events() returns a table. For each kind of event it contains the number of events
+ * that were dropped since the last call, because the ring of events was full. */
 static el_nret l_client_dropped_events(lua_State *L) {
   el_shared *handle = el_client_shared(el_lua_check_client(L, 1)->client);
   lua_newtable(L);
@@ -314,8 +315,9 @@ static el_nret l_client_dropped_events(lua_State *L) {
   return 1;
 }
 
-/* client:attend(events) has the method report_leak of the table |events| called when a held lock
- * is garbage-collected. The call interrupts the running Lua function. */
+/* client:attend(events) registers the table |events|: if a lock is garbage-collected while it is
+ * held, the method report_leak of the table is called. The call interrupts the Lua function that
+ * runs at that time. */
 static el_nret l_client_attend(lua_State *L) {
   el_lua_check_client(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -326,8 +328,8 @@ static el_nret l_client_attend(lua_State *L) {
 
 /* ---- status ---- */
 
-/* client:status(seconds) asks each member for its status, to be answered within |seconds|. Returns
- * a query; or nil, message, code. */
+/* client:status(seconds) asks each member for its status, and allows |seconds| for the answers.
+ * Returns a query; or nil, message, code. */
 static el_nret l_client_status(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
@@ -373,8 +375,9 @@ static void push_answer(lua_State *L, const el_status_answer *answer) {
 }
 
 /* status:wait(seconds) waits until all members have answered or failed, and returns a list with one
- * table for each member: endpoint, transport, and its status or message and code. Returns nil if
- * |seconds| are over before that. */
+ * table for each member. Each table has the fields endpoint and transport. It also has the fields
+ * of the member's status, or message and code if the member has failed. Returns nil if some members
+ * have neither answered nor failed within |seconds|. */
 static el_nret l_status_wait(lua_State *L) {
   return el_lua_push_answers(L, el_lua_check_box(L, 1, EL_LUA_STATUS),
                              el_lua_check_ms(L, 2));
@@ -417,8 +420,8 @@ static void close_in_background(void *arg) {
   free_client(arg);
 }
 
-/* The collector must not block the program: a background thread closes the client.
- * open_exit_guard makes lua_close wait for it. */
+/* The collector must not block the program, so a background thread closes the client.
+ * open_exit_guard makes lua_close wait for that thread. */
 static el_nret l_client_gc(lua_State *L) {
   el_lua_client *lc = el_lua_take_box(L, 1, EL_LUA_CLIENT);
   el_error err;
@@ -440,7 +443,7 @@ static el_nret l_wait_for_background(lua_State *L) {
 }
 
 /* Creates a userdata whose finalizer waits for the background threads. lua_close calls finalizers
- * from the newest object to the oldest, so this one runs after those of all clients. */
+ * from the newest object to the oldest, so this finalizer runs after those of all clients. */
 static void open_exit_guard(lua_State *L) {
   lua_newuserdata(L, 1);
   lua_newtable(L);

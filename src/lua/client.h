@@ -19,9 +19,11 @@
 typedef struct el_lua_client {
   el_client *client;
   el_wake_server *server; /* for nginx; NULL until client:begin_nginx_wait */
-  uint64_t n_waits;       /* numbers that client:begin_wait has assigned */
-  uint64_t n_served; /* numbers that client:begin_nginx_wait has assigned */
-  bool is_closing;   /* client:begin_close or client:close was called */
+  /* how many wake numbers client:begin_wait has assigned */
+  uint64_t n_waits;
+  /* how many wake numbers client:begin_nginx_wait has assigned */
+  uint64_t n_served;
+  bool is_closing; /* client:begin_close or client:close was called */
 } el_lua_client;
 
 /* el_lua_check_client returns the client at |arg|; raises if it is none. @thread lua */

@@ -3,8 +3,8 @@
  * lua/etcdlock is the only user of the module, and checks options, sets defaults and counts
  * reentrant holds.
  *
- * The module is linked with -z nodelete: lua_close unmaps C libraries after the last finalizer,
- * when a thread of a client may still be returning. */
+ * The module is linked with -z nodelete, because otherwise lua_close would unmap it after the last
+ * finalizer, when a thread of a client may still be running its last instructions. */
 #include <locale.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,8 +45,8 @@ static el_nret l_decimal_point(lua_State *L) {
   return 1;
 }
 
-/* call(fn, ...) returns true and the results of fn(...), or false and its error. |fn| cannot
- * yield: lua_pcall is called without a continuation, across which no Lua version yields. */
+/* call(fn, ...) returns true and the results of fn(...), or false and its error. |fn| cannot yield:
+ * it is called by lua_pcall without a continuation, and no version of Lua yields across that. */
 static el_nret l_call(lua_State *L) {
   int status;
   luaL_checkany(L, 1);
@@ -58,8 +58,8 @@ static el_nret l_call(lua_State *L) {
 
 /* ---- keys ---- */
 
-/* parse_key(name, key, lease) returns lease, mode and permits of the entry |key| in the queue of
- * |name|; nil if |key|, attached to |lease| (nil: to none), is not an entry. */
+/* parse_key(name, key, lease) returns lease, mode and permits of |key| if it is an entry in the
+ * queue of |name|; otherwise nil. |lease| is the lease that the key is attached to (nil: none). */
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
@@ -74,8 +74,8 @@ static el_nret l_parse_key(lua_State *L) {
   return 3;
 }
 
-/* name_of_key(key, lease) returns the lock name in whose queue |key|, attached to |lease| (nil: to
- * none), is an entry; nil if it is not an entry. */
+/* name_of_key(key, lease) returns the lock name in whose queue |key| is an entry; nil: it is not an
+ * entry. |lease| is the lease that the key is attached to (nil: none). */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
   el_queue_key place;
@@ -107,8 +107,8 @@ static el_nret l_key_stem(lua_State *L) {
   return push_below(L, stem, len);
 }
 
-/* downgrade_note(name, revision) returns the marker key of a downgrade: it exists if the writer
- * whose key has the create_revision |revision| has become a reader. */
+/* downgrade_note(name, revision) returns the marker key of a downgraded writer. |revision| is the
+ * create_revision of the writer's key. The marker exists if the writer has become a reader. */
 static el_nret l_downgrade_note(lua_State *L) {
   char key[EL_KEY_SIZE];
   el_queue_key note = el_marker_downgraded(luaL_checkinteger(L, 2));

@@ -23,7 +23,8 @@ void el_lua_open_txn(lua_State *L);
 /* el_lua_open_watch adds the type of watchers. @thread lua */
 void el_lua_open_watch(lua_State *L);
 
-/* el_lua_open_wait adds yieldable, and methods that end waits without blocking. @thread lua */
+/* el_lua_open_wait adds the function yieldable, and the client methods by which a program waits
+ * without blocking its thread. @thread lua */
 void el_lua_open_wait(lua_State *L);
 
 /* el_lua_open_child adds functions for child processes and the terminal. @thread lua */
@@ -33,15 +34,16 @@ void el_lua_open_child(lua_State *L);
  * @thread lua */
 void el_lua_open_test(lua_State *L);
 
-/* The next functions wait up to |timeout_ms| for an event of an object. They push the outcome and
- * return the number of its values; nil: the event has not occurred. */
+/* Each of the next functions waits up to |timeout_ms| for an event of an object, pushes the
+ * outcome, and returns the number of pushed values. If the event has not occurred, it pushes
+ * nil. */
 
-/* el_lua_push_decided waits until the el_lock |lk| is held or the wait for it failed. It pushes
- * true if the lock is held; otherwise false, message, code. @thread lua */
+/* el_lua_push_decided waits until the el_lock |lk| is held, or the wait for it has failed. If the
+ * lock is held, it pushes true; otherwise false, message, code. @thread lua */
 el_nret el_lua_push_decided(lua_State *L, void *lk, int64_t timeout_ms);
 
-/* el_lua_push_released waits until the key of the el_lock |lk| is deleted in etcd. It pushes true;
- * false, message, code if the release failed. @thread lua */
+/* el_lua_push_released waits until the key of the el_lock |lk| is deleted in etcd. It pushes true.
+ * If the release failed, it pushes false, message, code. @thread lua */
 el_nret el_lua_push_released(lua_State *L, void *lk, int64_t timeout_ms);
 
 /* el_lua_push_ended waits for the end of the hold of the el_lock |lk| and pushes true.

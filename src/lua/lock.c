@@ -38,8 +38,12 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
 }
 
 /* client:lock(name, value, options) requests a lock and returns its handle; or nil, message, code.
- * |options| has the fields of el_lock_options, times in seconds; `limit` is the timeout (nil:
- * none), `mode` may also be "leader". Without |options|: a plain lock, no timeout. */
+ * |options| has the fields of el_lock_options, with these differences:
+ * - Times are in seconds, and their fields have no suffix: max_hold, linger, lock_delay.
+ * - `limit` is the timeout (nil: none), and `try` is try_once.
+ * - `mode` is a name in el_mode_names, or "leader".
+ *
+ * Without |options| it requests a plain lock without a timeout. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {.name = el_lua_check_bytes(L, 2),
@@ -110,8 +114,8 @@ static el_nret l_lock_wait_ended(lua_State *L) {
   return el_lua_push_ended(L, check_lock(L), el_lua_check_ms(L, 2));
 }
 
-/* lock:expire(seconds) limits the hold to |seconds| from now, instead of any earlier limit. Returns
- * false if the lock is not held. */
+/* lock:expire(seconds) limits the hold to |seconds| from now, in place of any earlier limit.
+ * Returns false if the lock is not held. */
 static el_nret l_lock_expire(lua_State *L) {
   lua_pushboolean(L,
                   el_lock_set_max_hold(check_lock(L), el_lua_check_ms(L, 2)));
@@ -136,14 +140,15 @@ static el_nret l_lock_outlive(lua_State *L) {
   return 0;
 }
 
-/* lock:is_outlived() returns whether lock:outlive, or the end of a connection, has released it. */
+/* lock:is_outlived() returns whether the lock was released by lock:outlive, or by the end of its
+ * connection. */
 static el_nret l_lock_is_outlived(lua_State *L) {
   lua_pushboolean(L, el_lock_is_abandoned(check_lock(L)));
   return 1;
 }
 
-/* lock:left() returns the seconds until the hold deadline or, if it is sooner, the end of max_hold;
- * nil if the lock is not held. */
+/* lock:left() returns the seconds until the hold deadline, or until the end of max_hold if that is
+ * sooner; nil if the lock is not held. */
 static el_nret l_lock_left(lua_State *L) {
   el_lock *lk = check_lock(L);
   int64_t left_us;
@@ -162,7 +167,7 @@ static el_nret l_lock_held_for(lua_State *L) {
   return 1;
 }
 
-/* lock:loss() returns the reason of the loss and its description; nil if the lock is not lost. */
+/* lock:loss() returns the reason of the loss and its description; nil if the lock was not lost. */
 static el_nret l_lock_loss(lua_State *L) {
   const el_lock *lk = check_lock(L);
   el_loss loss = el_lock_loss(lk);
@@ -187,8 +192,8 @@ static el_nret l_lock_waited(lua_State *L) {
   return 1;
 }
 
-/* lock:take_holder() returns the value of the key of the lock's holder, and how many seconds ago a
- * read has told it; nothing if no read has told it since the last call. */
+/* lock:take_holder() returns the value of the holder's key, and how many seconds ago the client has
+ * read it. Returns nothing if the client has not read it since the last call. */
 static el_nret l_lock_take_holder(lua_State *L) {
   el_holder *holder = el_lock_take_holder(check_lock(L));
   if (holder == NULL) return 0;
@@ -220,7 +225,7 @@ static el_nret l_lock_key(lua_State *L) {
 /* ---- collection ---- */
 
 /* Returns whether os.exit, or a function that replaces it, is on the stack. Lua 5.2, 5.3 and 5.4
- * before 5.4.4 leave it there while it closes the state. */
+ * before 5.4.4 close the state within os.exit, so os.exit is then still on the stack. */
 static bool is_exiting(lua_State *L) {
   lua_Debug frame;
   bool is_found = false;
@@ -236,15 +241,15 @@ static bool is_exiting(lua_State *L) {
   return is_found;
 }
 
-/* Returns whether the finalizer runs because the state is being closed. Otherwise the collector
- * has interrupted a function, which is on the stack. */
+/* Returns whether the finalizer runs because the state is being closed. If not, the collector has
+ * interrupted a function, and that function is on the stack. */
 static bool is_closing(lua_State *L) {
   lua_Debug interrupted;
   return lua_getstack(L, 2, &interrupted) == 0 || is_exiting(L);
 }
 
-/* Calls the method report_leak of the table that client:attend was given. A lock that is held
- * until the program ends is not a leaked lock. */
+/* Calls the method report_leak of the table that client:attend has registered. It does not do so
+ * while the state is closed: a lock that is held until the program ends is not a leaked lock. */
 static el_nret call_report_leak(lua_State *L) {
   if (!is_closing(L)) {
     el_lua_push_uservalue(L, 1);

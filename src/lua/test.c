@@ -1,5 +1,5 @@
-/* test: functions for the specs only, in builds with EL_TEST: pure functions of the core, and
- * system calls that Lua's libraries lack. */
+/* test: functions for the specs only, in builds with EL_TEST. They call pure functions of the core,
+ * and system calls that Lua's libraries lack. */
 #ifdef EL_TEST
 #include <unistd.h>
 
@@ -16,8 +16,8 @@ static el_nret l_fork(lua_State *L) {
 /* exit_now(code) ends the process without running finalizers. */
 static el_nret l_exit_now(lua_State *L) { _exit((int)luaL_checkinteger(L, 1)); }
 
-/* classify(status, details) returns the el_error of a gRPC status: code, definite, retriable,
- * is_lease_gone, text. */
+/* classify(status, details) returns fields of the el_error that a gRPC status becomes: code,
+ * is_definite, is_retriable, is_lease_gone, text. */
 static el_nret l_classify(lua_State *L) {
   el_error err;
   el_error_from_status(&err, (int)luaL_checkinteger(L, 1),

@@ -31,8 +31,8 @@ static el_nret l_txn_get(lua_State *L) {
 }
 
 /* Adds a read of the keys from argument 2 up to, but excluding, argument 3. Argument 4 is the
- * revision at which they are read (nil: the current one), argument 5 the largest number of keys
- * (nil: no limit). */
+ * revision at which to read (nil: the current one). Argument 5 is the largest number of keys (nil:
+ * no limit). */
 static el_nret add_range(lua_State *L, int sort, bool keys_only) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
@@ -50,7 +50,8 @@ static el_nret l_txn_list(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, false);
 }
 
-/* txn:oldest_keys(from, to, revision, limit) adds the same without values. */
+/* txn:oldest_keys(from, to, revision, limit) adds a read of keys without values, oldest key
+ * first. */
 static el_nret l_txn_oldest_keys(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, true);
 }
@@ -77,8 +78,9 @@ static el_nret l_txn_delete(lua_State *L) {
   return 0;
 }
 
-/* txn:guard(key, create_revision, lease) makes the operations conditional: |key|, of another
- * client, has this create_revision and is attached to |lease| (nil: to none). */
+/* txn:guard(key, create_revision, lease) makes the operations conditional: they are applied only if
+ * |key|, a key of another client, has this create_revision and is attached to |lease| (nil: to
+ * none). */
 static el_nret l_txn_guard(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 2);
   int64_t rev = (int64_t)luaL_checknumber(L, 3);
@@ -87,7 +89,8 @@ static el_nret l_txn_guard(lua_State *L) {
   return 0;
 }
 
-/* txn:guard_lock(lock) makes the operations conditional: |lock| is held in etcd. */
+/* txn:guard_lock(lock) makes the operations conditional: they are applied only if the keys of
+ * |lock| exist in etcd, with its token and its lease. */
 static el_nret l_txn_guard_lock(lua_State *L) {
   el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
   el_guarded_guard_lock(check_txn(L), lk);
@@ -109,8 +112,8 @@ static el_nret l_txn_proclaim(lua_State *L) {
   return 0;
 }
 
-/* txn:start(seconds) sends the transaction, to be answered within |seconds|. Returns true; or nil,
- * message, code if it cannot be sent. */
+/* txn:start(seconds) sends the transaction, and allows |seconds| for the answer. Returns true; or
+ * nil, message, code if the transaction cannot be sent. */
 static el_nret l_txn_start(lua_State *L) {
   el_error err;
   if (!el_guarded_start(check_txn(L), el_lua_check_ms(L, 2), &err)) {
@@ -133,7 +136,8 @@ static void push_kv(lua_State *L, const el_kv *kv) {
   }
 }
 
-/* Pushes true for a put, the number of deleted keys for a delete, the list of keys for a read. */
+/* Pushes the result of one operation: true for a put, the number of deleted keys for a delete, the
+ * list of keys for a read. */
 static void push_result(lua_State *L, const el_op_result *result) {
   switch (result->kind) {
     case EL_OP_RANGE:
@@ -151,10 +155,10 @@ static void push_result(lua_State *L, const el_op_result *result) {
   }
 }
 
-/* txn:wait(seconds) waits for the answer and returns
- *   true, whether the guard succeeded, results, revision of the answer
- *   | false, message, code, whether it is certain that nothing was written
- *   | nil: no answer within |seconds| */
+/* txn:wait(seconds) waits for the answer. It returns one of these lists:
+ * - true, whether the guard succeeded, results, revision of the answer
+ * - false, message, code, whether it is certain that nothing was written
+ * - nil: no answer came within |seconds| */
 static el_nret l_txn_wait(lua_State *L) {
   return el_lua_push_answer(L, check_txn(L), el_lua_check_ms(L, 2));
 }

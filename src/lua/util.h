@@ -24,13 +24,13 @@ typedef int el_nret;
  * bytes. @thread lua */
 el_bytes el_lua_check_bytes(lua_State *L, int arg);
 
-/* el_lua_check_ms returns argument |arg|, seconds, in milliseconds: rounded up, so that a wait
- * is never shorter than requested, at most a century, and 0 for negative numbers and NaN. Raises
- * if it is not a number. @thread lua */
+/* el_lua_check_ms returns argument |arg|, seconds, in milliseconds. It rounds up, so that a wait is
+ * never shorter than requested, and returns at most a century. Negative numbers and NaN give 0. It
+ * raises if the argument is not a number. @thread lua */
 int64_t el_lua_check_ms(lua_State *L, int arg);
 
-/* el_lua_opt_ms does the same, and returns |none| if the argument is nil or missing.
- * @thread lua */
+/* el_lua_opt_ms returns argument |arg| as el_lua_check_ms does, or |none| if the argument is nil or
+ * missing. @thread lua */
 int64_t el_lua_opt_ms(lua_State *L, int arg, int64_t none);
 
 /* el_lua_opt_id returns argument |arg|, an ID that el_lua_push_id has pushed; 0 if it is nil or
@@ -40,8 +40,9 @@ int64_t el_lua_opt_id(lua_State *L, int arg);
 /* ---- tables of options ---- */
 
 /* el_lua_field_text returns the string in |field| of the table at |table|; NULL: the field is
- * neither a string nor a number. The string lives as long as it stays in the table; the caller
- * ensures that the field is no number. @thread lua */
+ * neither a string nor a number. The string lives as long as it stays in the table. The field must
+ * not be a number, because the string into which Lua converts a number is not in the table.
+ * @thread lua */
 const char *el_lua_field_text(lua_State *L, int table, const char *field);
 
 /* el_lua_field_ms reads |field|, seconds, as el_lua_opt_ms does. @thread lua */
@@ -60,8 +61,8 @@ el_nret el_lua_fail(lua_State *L, const el_error *err);
  * is exact up to 2^53. @thread lua */
 void el_lua_push_rev(lua_State *L, int64_t rev);
 
-/* el_lua_push_id pushes the ID of a lease or a member as lower-case hex: a double would not be
- * exact. @thread lua */
+/* el_lua_push_id pushes the ID of a lease or a member as lower-case hex, because a double would not
+ * be exact. @thread lua */
 void el_lua_push_id(lua_State *L, int64_t id);
 
 /* el_lua_push_seconds pushes |ms| milliseconds as seconds. @thread lua */
@@ -82,13 +83,13 @@ void el_lua_set_us(lua_State *L, const char *field, int64_t us);
 
 /* ---- userdata ---- */
 
-/* el_lua_new_box pushes a userdata of |type| that holds NULL, and returns the address of its
- * pointer. The caller stores an object there once it exists: if a Lua error is raised before
- * that, the collector finds an empty userdata. @thread lua */
+/* el_lua_new_box pushes a userdata of |type| that holds NULL, and returns the address of the
+ * pointer in it. The caller creates an object after that, and stores it at this address. If a Lua
+ * error is raised before, the collector finds an empty userdata. @thread lua */
 void **el_lua_new_box(lua_State *L, const char *type);
 
-/* el_lua_check_box returns the object in the userdata at |arg|; raises if it has another type
- * than |type| or holds NULL. @thread lua */
+/* el_lua_check_box returns the object in the userdata at |arg|. It raises if the userdata has
+ * another type than |type|, or holds NULL. @thread lua */
 void *el_lua_check_box(lua_State *L, int arg, const char *type);
 
 /* el_lua_take_box empties the userdata of |type| at |arg| and returns the object that it held;
@@ -99,8 +100,8 @@ void *el_lua_take_box(lua_State *L, int arg, const char *type);
  * @thread lua */
 void el_lua_set_uservalue(lua_State *L, int index);
 
-/* el_lua_push_uservalue pushes the user value of the userdata at |index|. If none was set, that
- * is nil, or in Lua 5.1 and LuaJIT the table of globals. @thread lua */
+/* el_lua_push_uservalue pushes the user value of the userdata at |index|. If no user value was set,
+ * it pushes nil, or in Lua 5.1 and LuaJIT the table of globals. @thread lua */
 void el_lua_push_uservalue(lua_State *L, int index);
 
 /* el_lua_new_type registers the metatable |type| with |methods| and the finalizer |gc|.

@@ -1,12 +1,12 @@
 /* wait: the methods of a client by which a Lua program waits without blocking its thread.
  *
- * A wait is two calls. client:begin_wait assigns a wake number, and has it pushed when an event of
- * an object occurs or the time is over; client:end_wait undoes that and returns the outcome. In
- * between, the program waits until the number is pushed:
+ * A wait consists of two calls. client:begin_wait assigns a wake number; the number is pushed when
+ * an event of an object occurs or the time is over. client:end_wait undoes that and returns the
+ * outcome. Between the calls the program waits until the number is pushed:
  * - An event loop waits until client:wake_fd is readable, and reads the numbers with client:woken.
  * - In nginx, the program calls client:begin_nginx_wait and client:end_nginx_wait instead. It sends
  *   the number over a connection to the wake server, which answers with a byte when the number is
- *   pushed (nginx/wake_server.h). These numbers are FIRST_SERVED and higher.
+ *   pushed (nginx/wake_server.h). The numbers of these waits are FIRST_SERVED and higher.
  */
 #include <string.h>
 
@@ -43,9 +43,10 @@ static el_completion *of_watcher(void *object) {
 /* An event that a program can wait for. */
 typedef struct wait_event {
   const char *name; /* in Lua */
-  const char *type; /* of the userdata */
+  const char *type; /* type of the object's userdata */
   el_completion *(*completion)(void *object);
-  unsigned bit; /* of the completion */
+  /* the event in the object's completion */
+  unsigned bit;
   el_nret (*push_outcome)(lua_State *L, void *object, int64_t timeout_ms);
 } wait_event;
 
@@ -69,7 +70,8 @@ static const wait_event wait_events[] = {
 typedef struct wait_call {
   el_lua_client *lc;
   void *object;
-  const wait_event *event; /* NULL: the wait has only an alarm */
+  /* NULL: the wait is for no event, only for an alarm */
+  const wait_event *event;
   uint64_t id;
 } wait_call;
 
@@ -83,8 +85,8 @@ static const wait_event *check_event(lua_State *L, int arg) {
   return &wait_events[i];
 }
 
-/* Returns the wait of the client at 1 for the object at |arg| and the name of the event behind it;
- * nil for both: no event. */
+/* Returns the wait that the arguments describe: the client at 1, the object at |arg|, and the name
+ * of the event behind it. If the object is nil, the wait is for no event. */
 static wait_call check_call(lua_State *L, int arg) {
   wait_call call = {.lc = el_lua_check_client(L, 1)};
   if (!lua_isnoneornil(L, arg)) {
@@ -101,8 +103,8 @@ static uint64_t check_id(lua_State *L, int arg) {
   return (uint64_t)id;
 }
 
-/* Has the number of |call| pushed to |wake| when the event occurs or |alarm_ms| have passed;
- * negative: no alarm. Returns false, and does nothing, if the event has occurred. */
+/* Has the number of |call| pushed to |wake| when the event occurs, or after |alarm_ms| (negative:
+ * no alarm). Returns false, and does nothing, if the event has already occurred. */
 static bool arm(const wait_call *call, el_wake *wake, int64_t alarm_ms) {
   const wait_event *event = call->event;
   if (event != NULL && !el_completion_arm(event->completion(call->object),
@@ -115,8 +117,8 @@ static bool arm(const wait_call *call, el_wake *wake, int64_t alarm_ms) {
   return true;
 }
 
-/* Undoes arm, pushes the outcome and returns the number of its values; nil: the event has not
- * occurred. |has_alarm|: arm has set an alarm. */
+/* Undoes arm, pushes the outcome of the event, and returns the number of pushed values. If the
+ * event has not occurred, it pushes nil. |has_alarm|: arm has set an alarm. */
 static el_nret disarm(lua_State *L, const wait_call *call, bool has_alarm) {
   const wait_event *event = call->event;
   el_nret n = 1;
@@ -136,19 +138,21 @@ static el_nret disarm(lua_State *L, const wait_call *call, bool has_alarm) {
 
 /* ---- event loops ---- */
 
-/* Returns the queue of the waits of an event loop; NULL and |err|: it cannot be created, or the
- * client is closed. */
+/* Returns the client's wake queue, to which the numbers of waits in an event loop are pushed.
+ * Returns NULL and sets |err| if it cannot be created, or if the client is closed. */
 static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
   el_wake_queue *queue =
       el_shared_wake_queue(el_client_shared(lc->client), err);
   return el_lua_client_is_usable(lc, err) ? queue : NULL;
 }
 
-/* client:begin_wait(object, event, seconds) begins a wait in an event loop, with an alarm after
- * |seconds|; nil: no alarm. Without |object| only the alarm ends it. Returns the wake number;
- * whether it will be pushed, or false if the event has occurred; and the descriptor that is
- * readable while numbers are pushed and not read. Returns nil, message, code if the client is
- * closed or no descriptor is free. */
+/* client:begin_wait(object, event, seconds) begins a wait in an event loop. An alarm ends the wait
+ * after |seconds|; nil: no alarm. Without |object| only the alarm ends it. Returns three values:
+ * - the wake number
+ * - true if the number will be pushed; false if the event has already occurred
+ * - the descriptor that is readable while there are pushed numbers that were not read
+ *
+ * Returns nil, message, code if the client is closed or no descriptor is free. */
 static el_nret l_client_begin_wait(lua_State *L) {
   wait_call call = check_call(L, 2);
   int64_t alarm_ms = el_lua_opt_ms(L, 4, -1);
@@ -162,16 +166,17 @@ static el_nret l_client_begin_wait(lua_State *L) {
   return 3;
 }
 
-/* client:end_wait(id, object, event, has_alarm) ends the wait |id| and returns what the object's
- * method for this event returns; nil: the event has not occurred. |has_alarm|: the alarm was set
- * and must be cancelled. */
+/* client:end_wait(id, object, event, has_alarm) ends the wait |id|. Returns what the object's
+ * method that waits for this event returns; nil: the event has not occurred. |has_alarm|: an alarm
+ * was set and must be cancelled. */
 static el_nret l_client_end_wait(lua_State *L) {
   wait_call call = check_call(L, 3);
   call.id = check_id(L, 2);
   return disarm(L, &call, lua_toboolean(L, 5));
 }
 
-/* client:wake_fd() returns the descriptor of client:begin_wait; or nil, message, code. */
+/* client:wake_fd() returns the descriptor that client:begin_wait also returns; or nil, message,
+ * code. */
 static el_nret l_client_wake_fd(lua_State *L) {
   el_error err;
   el_wake_queue *queue = wake_queue_of(el_lua_check_client(L, 1), &err);
@@ -181,7 +186,7 @@ static el_nret l_client_wake_fd(lua_State *L) {
 }
 
 /* client:woken() reads the pushed numbers and returns them as a list. After client:close it returns
- * those that were pushed before. */
+ * the numbers that were pushed before the close. */
 static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
   el_error err;
@@ -203,7 +208,8 @@ static el_nret l_client_woken(lua_State *L) {
 
 /* ---- nginx ---- */
 
-/* Releases the lock |arg|, whose nginx request has ended, and drops the reference of the binding. */
+/* Releases the lock |arg|, because its nginx request has ended, and drops the reference that the
+ * binding had. */
 static void release_bound(void *arg) {
   el_lock *lk = arg;
   el_lock_abandon(lk);
@@ -212,9 +218,10 @@ static void release_bound(void *arg) {
 
 static void drop_bound(void *arg) { el_lock_unref(arg); }
 
-/* Returns the wake server of a new wait, and starts it for the first one, with its socket below
- * |dir|. NULL and |err|: the client is closed or closes, or the server cannot be started. While the
- * client closes no wait may begin: no later step would stop a server that is started then. */
+/* Returns the wake server for a new wait. For the first wait of the client it starts the server,
+ * with the socket below |dir|. Returns NULL and sets |err| if the client is closed or is being
+ * closed, or if the server cannot be started. No wait may begin while the client is being closed,
+ * because nothing would stop a server that is started then. */
 static el_wake_server *server_for_wait(el_lua_client *lc, const char *dir,
                                        el_error *err) {
   if (!el_lua_client_is_usable(lc, err)) return NULL;
@@ -239,8 +246,8 @@ static void bind_lock(el_wake_server *server, uint64_t id, el_lock *lk) {
   if (!el_wake_server_bind(server, id, lk)) el_lock_unref(lk);
 }
 
-/* Has |id| pushed when the hold of |lk| ends, or at once if it is lost already. Without |wake| it
- * undoes that. */
+/* Has |id| pushed when the hold of |lk| ends, or at once if the hold is lost already. If |wake| is
+ * NULL, it undoes that. */
 static void listen_to(el_lock *lk, el_wake *wake, uint64_t id) {
   el_completion *completion = el_lock_completion(lk);
   if (wake == NULL) {
@@ -264,15 +271,21 @@ static void listen(lua_State *L, int arg, el_wake *wake, uint64_t id) {
 }
 
 /* client:begin_nginx_wait(object, event, seconds, listened, connection, socket_dir) begins a wait
- * in nginx, with an alarm after |seconds|; nil: no alarm. The loss of a lock in the list |listened|
- * (nil: none) ends it, too. |connection| is the number of the connection on which the program
- * waits; nil: it makes a connection, or takes one from nginx's pool, and sends the new number. A
- * wait for "decided" binds the lock to the connection: when that ends, the lock is released.
+ * in nginx.
+ * - |seconds|: an alarm ends the wait after this time; nil: no alarm.
+ * - |listened|: a list of locks. The loss of one of them also ends the wait; nil: none.
+ * - |connection|: the wake number of the connection on which the program waits; nil: assign a new
+ *   number. The program then makes a connection, or takes one from nginx's pool, and sends the new
+ *   number.
+ * - |socket_dir|: the socket is created below this directory; nil: see wake_socket.h.
  *
- * Returns the number, and whether a byte will be sent for it, or false if the event has occurred.
- * For a new number it also returns the path to connect to, and the number of the descriptor that
- * this process opens next (-1: no descriptor is free). The socket is created below |socket_dir|
- * (nil: see wake_socket.h). Returns nil, message, code on failure. */
+ * A wait for "decided" binds the lock to the connection: when the connection ends, the lock is
+ * released.
+ *
+ * Returns the wake number, and true if a byte will be sent for it, false if the event has already
+ * occurred. For a new number it also returns the path to connect to, and the number of the
+ * descriptor that this process opens next (-1: no descriptor is free). Returns nil, message, code
+ * on failure. */
 static el_nret l_client_begin_nginx_wait(lua_State *L) {
   wait_call call = check_call(L, 2);
   int64_t alarm_ms = el_lua_opt_ms(L, 4, -1);
@@ -298,9 +311,9 @@ static el_nret l_client_begin_nginx_wait(lua_State *L) {
   return 4;
 }
 
-/* client:receive_numbers(next_fd) has the wake server read the numbers that were sent. If the
- * program has made a new connection, |next_fd| is what client:begin_nginx_wait returned, and makes
- * the program's end of the connection close-on-exec. */
+/* client:receive_numbers(next_fd) has the wake server read the numbers that were sent. After it has
+ * made a new connection, the program passes the |next_fd| that client:begin_nginx_wait returned:
+ * its end of the connection becomes close-on-exec. Otherwise |next_fd| is nil. */
 static el_nret l_client_receive_numbers(lua_State *L) {
   int next_fd = (int)luaL_optinteger(L, 2, -1);
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
@@ -312,19 +325,22 @@ static el_nret l_client_receive_numbers(lua_State *L) {
   return 0;
 }
 
-/* Returns whether a lock that is bound to the connection keeps it after the wait, whose outcome is
- * at |outcome|: the lock is not decided yet, is held, or is not released in etcd yet. */
+/* Returns whether a lock that is bound to the connection keeps the connection after the wait.
+ * |outcome| is the stack index of the outcome of the wait. A lock keeps its connection while it is
+ * not decided, while it is held, and while it is not released in etcd. */
 static bool keeps_connection(lua_State *L, const wait_call *call, int outcome) {
   return lua_isnil(L, outcome) ||
          (call->event == &wait_events[DECIDED] && lua_toboolean(L, outcome));
 }
 
 /* client:end_nginx_wait(id, object, event, has_alarm, listened, is_bound) ends a wait in nginx.
- * |is_bound|: the connection is that of the lock |object|. The first value that it returns is nil
- * if the lock keeps the connection, which then serves its next wait. Otherwise the number is given
- * up, and the value tells whether it was received and no byte is sent for it: the connection may
- * be closed, or serve another number when all bytes are read. The outcome follows, as in
- * client:end_wait. */
+ * |is_bound|: the connection is bound to the lock |object|. The first result is one of these:
+ * - nil: the lock keeps the connection, which then serves the next wait for this lock.
+ * - true: the number |id| is given up; it was received, and no byte was or will be sent for it.
+ * - false: the number is given up, but it was not received, or a byte was sent for it.
+ *
+ * If the number is given up, the program may close the connection, or use it for another number
+ * after it has read all bytes. The outcome follows as the next results, as in client:end_wait. */
 static el_nret l_client_end_nginx_wait(lua_State *L) {
   wait_call call = check_call(L, 3);
   el_wake_server *server = server_of(call.lc);
@@ -345,9 +361,10 @@ static el_nret l_client_end_nginx_wait(lua_State *L) {
   return n + 1;
 }
 
-/* client:unbind(id, lock): from now on the end of the connection |id| does not release |lock|. If no
- * other lock is bound to the connection, the number is given up. Returns whether the number was
- * given up, had been received, and no byte was or will be sent for it. */
+/* client:unbind(id, lock) unbinds |lock| from the connection |id|: the end of the connection no
+ * longer releases the lock. If no other lock is bound to the connection, the number |id| is given
+ * up. Returns true if the number was given up after it had been received, and no byte was or will
+ * be sent for it. */
 static el_nret l_client_unbind(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t id = check_id(L, 2);
@@ -360,9 +377,10 @@ static el_nret l_client_unbind(lua_State *L) {
   return 1;
 }
 
-/* client:merge_connections(from, into) binds the locks of connection |from| to |into| instead, and
- * gives |from| up. Returns whether |from| had been received and no byte was or will be sent for it. If
- * one of them has ended, it changes nothing and returns nil. */
+/* client:merge_connections(from, into) binds the locks of the connection |from| to the connection
+ * |into| instead, and gives the number |from| up. Returns whether |from| had been received and no
+ * byte was or will be sent for it. If one of the connections has ended, it changes nothing and
+ * returns nil. */
 static el_nret l_client_merge_connections(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t from = check_id(L, 2), into = check_id(L, 3);
@@ -381,8 +399,8 @@ static el_nret l_client_merge_connections(lua_State *L) {
 /* Exists in LuaJIT and Lua 5.3 or newer, not in PUC Lua 5.1 and 5.2. */
 extern int lua_isyieldable(lua_State *L) __attribute__((weak));
 
-/* Returns whether a coroutine can yield across the C function of |frame|: in Lua 5.2 across pcall
- * and xpcall, in 5.1 across none. */
+/* Returns whether a coroutine can yield across the C function of |frame|. In Lua 5.2 it can yield
+ * across pcall and xpcall, in Lua 5.1 across no C function. */
 static bool can_yield_across(lua_State *L, lua_Debug *frame) {
 #if LUA_VERSION_NUM >= 502
   lua_getinfo(L, "f", frame);
@@ -399,8 +417,8 @@ static bool can_yield_across(lua_State *L, lua_Debug *frame) {
 #endif
 }
 
-/* Returns whether a C function on the stack keeps the running coroutine from yielding. Lua 5.1 does
- * not yield across metamethods and iterators either, which the stack does not show. */
+/* Returns whether a C function on the stack keeps the running coroutine from yielding. In Lua 5.1
+ * metamethods and iterators also keep it from yielding, but the stack does not show these. */
 static bool is_blocked_by_c(lua_State *L) {
   lua_Debug frame;
   for (int level = 1; lua_getstack(L, level, &frame); level++) {
