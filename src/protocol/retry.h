@@ -10,8 +10,8 @@
  * in a row (1 or more). |failed| is the last outcome, seen at |now_ms|. |salt| differs between
  * requests that may fail at the same time, so that their retries are spread.
  * - The backoff grows with |n|, and counts from the time at which the request was sent. So a
- *   request that took long to fail is repeated at once.
- * - If another member can answer the request, it is repeated at once.
+ *   request that took long to fail is repeated after only 10 ms.
+ * - If another member can answer the request, it is also repeated after 10 ms.
  * - After a final outcome (el_outcome_is_final) the backoff is the longest, because an operator has
  *   to act before a repeat can succeed.
  *
