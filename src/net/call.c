@@ -1,9 +1,9 @@
 /* call: one unary call, bytes in and bytes out.
  *
  * A call is one batch of all six operations. The batch completes once, when the call is over. Its
- * success flag is always set: only the status tells how the call ended. Everything that the batch
- * points to lives in |call| until it completes. A batch that gRPC core refuses never completes:
- * then a command ends the call. */
+ * success flag is always set, so only the status tells how the call ended. Everything that the
+ * batch points to lives in the struct |call| until the batch completes. A batch that gRPC core
+ * refuses never completes. Then a command ends the call. */
 #include "net/call.h"
 
 #include <grpc/byte_buffer.h>
@@ -53,18 +53,19 @@ typedef struct call {
   el_live_call live; /* in the loop's list of calls */
   el_channel *ch;
   size_t member;
-  bool is_pinned;             /* to |member|, by the request */
-  el_health_call health_call; /* unused if pinned; never pending if
-                                 may_be_slow */
+  bool is_pinned; /* the request names |member| */
+  /* not used if |is_pinned|; never pending if the request has may_be_slow */
+  el_health_call health_call;
   grpc_call *grpc;
   el_metadata metadata;
   grpc_metadata_array initial;
   grpc_metadata_array trailing;
   grpc_byte_buffer *received; /* the message; NULL: none */
   grpc_status_code status;
-  grpc_slice details;         /* of the status */
-  grpc_call_error refusal;    /* GRPC_CALL_OK: the batch has started */
-  el_command refused_command; /* posted if it was refused */
+  grpc_slice details; /* of the status */
+  /* why gRPC core refused the batch; GRPC_CALL_OK: it has started */
+  grpc_call_error refusal;
+  el_command refused_command; /* posted if the batch was refused */
   el_call_done done;
   void *arg;
 } call;
@@ -126,8 +127,8 @@ static void answer_failure(call *it) {
   it->done(it->arg, &answer);
 }
 
-/* Returns whether |status| comes from etcd: UNAVAILABLE, CANCELLED and DEADLINE_EXCEEDED may come
- * from gRPC. */
+/* Returns whether |status| proves that etcd has answered. UNAVAILABLE, CANCELLED and
+ * DEADLINE_EXCEEDED do not prove it, because gRPC itself may have set them. */
 static bool is_answered(grpc_status_code status) {
   return status != GRPC_STATUS_UNAVAILABLE && status != GRPC_STATUS_CANCELLED &&
          status != GRPC_STATUS_DEADLINE_EXCEEDED;
@@ -177,7 +178,7 @@ static void start_batch(call *it, grpc_byte_buffer *message) {
   ops[5].data.recv_status_on_client.status_details = &it->details;
   it->refusal = grpc_call_start_batch(it->grpc, ops, 6, &it->tag, NULL);
   if (it->refusal != GRPC_CALL_OK) {
-    /* By a command, because |done| must not be called within el_call_start. */
+    /* A command ends the call later, because |done| must not be called within el_call_start. */
     el_loop_post(el_channel_loop(it->ch), &it->refused_command);
   }
 }

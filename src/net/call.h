@@ -14,15 +14,17 @@ typedef struct el_call_request {
   const uint8_t *bytes;
   size_t len;
   int64_t timeout_ms;
-  /* 0: the call goes to the member in use. n > 0: it goes to member n - 1 only, needs no leader
-   * there, and is left out of the health check: its result says nothing about the member in use. */
+  /* The member that gets the call. 0: the member in use. n > 0: member n - 1, and no other. A call
+   * to member n - 1 needs no leader there. It is left out of the health check, because its result
+   * says nothing about the member in use. */
   size_t pinned_member;
-  /* The health check does not cancel the call: etcd may take long (the hash of a password), or
-   * nothing is gained because the call is not repeated and there is no other member. */
+  /* true: the health check does not cancel the call. For a call that etcd may answer late (the hash
+   * of a password takes time), and for a call whose cancellation gains nothing, because the call is
+   * not repeated and there is no other member. */
   bool may_be_slow;
 } el_call_request;
 
-/* el_call_answer is the end of a call; valid during the callback only. */
+/* el_call_answer tells how a call ended. It is valid during the callback only. */
 typedef struct el_call_answer {
   el_error err;         /* code EL_OK: |bytes| is etcd's message */
   const char *from;     /* the member's address, for messages */
@@ -33,17 +35,17 @@ typedef struct el_call_answer {
 /* el_call_done receives the end of a call. */
 typedef void (*el_call_done)(void *arg, const el_call_answer *answer);
 
-/* el_call_start sends |request|, whose bytes are copied. |done| is called exactly once, after
- * el_call_start has returned: with the answer, after the timeout, or when the health check has
- * cancelled the call. @thread io */
+/* el_call_start sends |request| and copies its bytes. |done| is called exactly once, after
+ * el_call_start has returned, with the answer or with the error that ended the call. The error may
+ * be a timeout, or that the health check has cancelled the call. @thread io */
 void el_call_start(el_channel *ch, const el_call_request *request,
                    el_call_done done, void *arg);
 
-/* el_header_illegal_at returns the position, from 1, of the first byte of |value| that an HTTP
- * header cannot carry at that position; 0: there is none. Printable ASCII characters are legal, and
- * spaces between them. gRPC core refuses a call with another value and writes that value to
- * standard error, so each token is checked where it is received. (Inline, because the fuzz targets
- * replace call.c.) @thread any */
+/* el_header_illegal_at returns the position, counted from 1, of the first byte that makes |value|
+ * illegal as an HTTP header. Returns 0 if |value| is legal. Printable ASCII characters are legal; a
+ * space is legal except as the first or the last byte. gRPC core refuses a call with an illegal
+ * value, and writes the value to standard error. So the code that receives a token checks the token
+ * first. (The function is inline, because the fuzz targets replace call.c.) @thread any */
 static inline size_t el_header_illegal_at(const char *value) {
   for (size_t i = 0; value[i] != '\0'; i++) {
     bool is_end = i == 0 || value[i + 1] == '\0';

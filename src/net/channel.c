@@ -13,25 +13,27 @@
 #include "net/diagnosis.h"
 #include "net/net_int.h"
 
-/* How often a member whose connections fail is diagnosed, and how long the cause that was found is
- * reported. */
+/* A member whose connections fail is diagnosed at most once every DIAGNOSE_EVERY_MS. The cause that
+ * a diagnosis has found is reported for CAUSE_VALID_MS. */
 enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
 
-/* The time limit of an attempt to connect. Many TLS handshakes at once need the longer one. gRPC
- * cannot be shut down while an attempt is under way, so it is no longer than necessary. */
+/* The time limits of an attempt to connect, without and with TLS. The limit with TLS is longer,
+ * because many TLS handshakes at once take long. Neither is longer than necessary, because gRPC
+ * cannot be shut down while an attempt is under way. */
 enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
 
-/* The size limit of a message that is accepted: about what can be received before the health check
- * gives the member up. It has room for 20 of the largest values (etcd accepts 1.5 MiB in a request
- * by default), for 1000 keys of user data in a page of client:queues, and for 100,000 entries in a
- * queue. A watch message holds the changes of one request, and of several only if the member lags
- * behind. If it is too large the stream ends, and each watch is created anew, upon which its owner
- * reads. */
+/* The size limit of a message from etcd, 32 MiB. That is about what a client can receive before the
+ * health check gives up the member. It is enough for 20 of the largest values (etcd accepts 1.5 MiB
+ * in a request by default), for 1000 keys of user data in a page of client:queues, and for 100,000
+ * entries in a queue. A watch message holds the changes of one request, or of several if the member
+ * lags behind. If a watch message is too large, the stream ends, and each watch is created anew.
+ * The owner of a watch then reads what it may have missed. */
 enum { MESSAGE_BYTES_MAX = 32 << 20 };
 
-/* For FAILED_FOR_MS after a failed call a member counts as unhealthy, and is not retried at once.
- * RECREATE_MS after it, a gRPC channel that has failed to connect is destroyed; the next call
- * creates another. */
+/* A member counts as unhealthy for FAILED_FOR_MS after a failed call. During that time, requests
+ * are not sent to it again at once, but after a backoff. RECREATE_MS after a failed call, the
+ * member's gRPC channel is checked. If the channel has failed to connect, it is destroyed, and the
+ * next call creates another one. */
 enum { FAILED_FOR_MS = 300, RECREATE_MS = 250 };
 
 typedef struct socket_mutator socket_mutator;
@@ -40,14 +42,17 @@ typedef struct member_state {
   el_channel *ch;
   el_endpoint endpoint;
   grpc_channel *grpc;      /* NULL: the next call creates it */
-  socket_mutator *mutator; /* of |grpc| */
+  socket_mutator *mutator; /* the socket mutator of |grpc| */
   el_timer recreate;       /* checks |grpc| after a failed call */
-  int64_t failed_until_ms; /* unhealthy until then */
+  int64_t failed_until_ms; /* by el_now_ms; unhealthy until then */
   el_diagnosis *diagnosis; /* under way; NULL: none */
-  bool is_diagnosis_stale; /* it uses certificates that were replaced since */
-  int64_t diagnosed_ms;    /* when the last diagnosis began; 0: never */
-  int64_t cause_until_ms;  /* |cause| is reported until then */
-  el_error cause;          /* why connections fail: the last diagnosis */
+  /* |diagnosis| began before the certificates were replaced */
+  bool is_diagnosis_stale;
+  /* el_now_ms at the start of the last diagnosis; 0: none */
+  int64_t diagnosed_ms;
+  int64_t cause_until_ms; /* by el_now_ms; |cause| is reported until then */
+  /* why connections fail; the last diagnosis found it */
+  el_error cause;
   STAILQ_HEAD(, el_diagnosis_wait) waits;
 } member_state;
 
@@ -57,20 +62,20 @@ struct el_channel {
   size_t n;
   size_t current;   /* the member in use */
   char *token;      /* NULL: none */
-  el_tls *tls;      /* NULL: no member uses it */
+  el_tls *tls;      /* NULL: no member uses TLS */
   el_health health; /* of the member in use */
   TAILQ_HEAD(, el_failover_listener) listeners;
 };
 
 /* ---- socket mutator ---- */
 
-/* gRPC shows each new socket to a "socket mutator" before it connects the socket; if the mutator
- * returns false, the attempt to connect fails. That is how a channel is kept from new attempts
- * before it is destroyed.
+/* gRPC shows each new socket to a "socket mutator" before it connects the socket. If the mutator
+ * returns false, the attempt to connect fails. Before this file destroys a channel, it uses the
+ * mutator to make all new attempts of the channel fail.
  *
- * gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with this type. The first three
- * functions are those of gRPC 1.0. A later version has added the fourth, which replaces the first
- * unless it is NULL. */
+ * gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with the type below. The first
+ * three functions are those of gRPC 1.0. A later version has added the fourth function, which
+ * replaces the first one unless it is NULL. */
 typedef struct mutator_vtable {
   bool (*mutate_fd)(int fd, socket_mutator *mutator);
   int (*compare)(socket_mutator *a, socket_mutator *b);
@@ -79,21 +84,22 @@ typedef struct mutator_vtable {
 } mutator_vtable;
 
 struct socket_mutator {
-  const mutator_vtable *vtable; /* gRPC reads these two */
+  const mutator_vtable *vtable; /* gRPC also uses this field and |refs| */
   gpr_refcount refs;
-  /* The rest is atomic, because gRPC may call mutate_fd on a thread of its own. */
-  atomic_bool blocks;            /* new attempts fail */
-  atomic_bool may_be_connecting; /* the last attempt was allowed and may be
-                                    under way */
+  /* The fields below are atomic, because gRPC may call mutate_fd on a thread of its own. */
+  atomic_bool blocks; /* new attempts to connect fail */
+  /* the last attempt was allowed; it may be under way */
+  atomic_bool may_be_connecting;
 };
 
 static bool mutate_fd(int fd, socket_mutator *mutator) {
   (void)fd;
-  /* Set before |blocks| is read. drop_channel sets |blocks| before it reads this field, so one of
-   * the two threads sees what the other has set. */
+  /* The order matters. This function sets |may_be_connecting| before it reads |blocks|, and
+   * drop_channel sets |blocks| before it reads |may_be_connecting|. So at least one of the two
+   * threads sees what the other one has set. */
   atomic_store(&mutator->may_be_connecting, true);
   if (!atomic_load(&mutator->blocks)) return true;
-  /* The attempts of a channel follow one another, so the last one has ended. */
+  /* A channel makes one attempt after the other, so its previous attempt has ended. */
   atomic_store(&mutator->may_be_connecting, false);
   return false;
 }
@@ -126,7 +132,7 @@ static void destroy_arg(void *mutator) { unref_mutator(mutator); }
 
 static int compare_args(void *a, void *b) { return compare_mutators(a, b); }
 
-/* Returns the argument with which a channel is created. It is valid as long as |mutator|. */
+/* Returns the channel argument that passes |mutator| to gRPC. It is valid as long as |mutator|. */
 static grpc_arg mutator_arg(socket_mutator *mutator) {
   static const grpc_arg_pointer_vtable vtable = {copy_arg, destroy_arg,
                                                  compare_args};
@@ -160,24 +166,27 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
       /* Clients of one process share no connection and no backoff. */
       INT_ARG(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
-      /* etcdlock retries by itself. gRPC's retries abort the process if a member sends GOAWAY
-       * while a call is being sent. */
+      /* etcdlock retries by itself. With gRPC's retries, gRPC would abort the process if a member
+       * sends GOAWAY while a call is being sent. */
       INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
-      /* gRPC's default of 20 s to connect is longer than a lease. The "min reconnect backoff" is
-       * really the time limit of an attempt, unless one of the others is longer. A reconnection
-       * never happens: see on_recreate. */
+      /* By default gRPC tries to connect for 20 s, which is longer than a lease. The "min reconnect
+       * backoff" is in fact the time limit of an attempt, unless the initial or the maximum backoff
+       * is longer. So all three are set. gRPC itself never connects again after a failure, because
+       * on_recreate destroys the channel before that. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
-      /* Detect half-open connections. etcd closes a connection with pings less than 5 s apart.
-       * Without the 0 for "without data", gRPC stops pinging an idle watch after two pings. */
+      /* These four detect half-open connections. The pings are 6 s apart, because etcd closes a
+       * connection if pings come less than 5 s apart. HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit),
+       * because by default gRPC stops after two pings on an idle watch stream. */
       INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
       INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000),
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
       mutator_arg(mutator),
-      /* Last, because it is optional: the name that the certificate must have. */
+      /* The name that the server's certificate must contain. This is the last element, because it
+       * is left out if server_name is not set. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
 #undef INT_ARG
@@ -195,18 +204,21 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
   return channel;
 }
 
-/* gRPC 1.51 never closes a connection whose channel is destroyed after the TCP connection is
- * established and before the peer's SETTINGS frame, if that still comes: in
- * Subchannel::OnConnectingFinishedLocked it drops the finished connection without a destructor. So
- * a channel is destroyed only when no attempt to connect can be under way. */
+/* A channel that is about to be destroyed. It is destroyed only when no attempt to connect can be
+ * under way, because otherwise gRPC 1.51 may never close the connection. This happens if the
+ * channel is destroyed after the TCP connection is established, but before the peer's SETTINGS
+ * frame has come. If the frame comes later, Subchannel::OnConnectingFinishedLocked drops the
+ * finished connection without a destructor. */
 typedef struct closing_channel {
   grpc_channel *grpc;
   socket_mutator *mutator; /* blocks new attempts */
-  int64_t until_ms;        /* by then each attempt has reached its time limit */
+  /* by el_now_ms; each attempt has reached its time limit by then */
+  int64_t until_ms;
 } closing_channel;
 
-/* gRPC sets the state CONNECTING before the first attempt, and keeps TRANSIENT_FAILURE during the
- * attempts that follow a failed one. */
+/* Returns whether an attempt of the channel to connect may be under way. The state of the channel
+ * does not tell it exactly: gRPC sets CONNECTING before the first attempt, but keeps
+ * TRANSIENT_FAILURE during the attempts after a failed one. */
 static bool may_be_connecting(const closing_channel *closing) {
   grpc_connectivity_state state =
       grpc_channel_check_connectivity_state(closing->grpc, 0);
@@ -225,7 +237,7 @@ static bool try_free_channel(void *arg) {
   return true;
 }
 
-/* Closes the connection of |at|; the next call creates a new one. */
+/* Closes the connection to the member |at|. The next call to the member opens a new one. */
 static void drop_channel(member_state *at) {
   closing_channel *closing;
   if (at->grpc == NULL) return;
@@ -237,7 +249,8 @@ static void drop_channel(member_state *at) {
   at->mutator = NULL;
   atomic_store(&closing->mutator->blocks, true);
   if (atomic_load(&closing->mutator->may_be_connecting)) {
-    /* Ends a pause between two attempts: the next attempt starts now, and the mutator fails it. */
+    /* If gRPC pauses between two attempts, this ends the pause: the next attempt starts now, and
+     * the mutator makes it fail. */
     grpc_channel_reset_connect_backoff(closing->grpc);
   }
   if (!try_free_channel(closing)) {
@@ -245,8 +258,10 @@ static void drop_channel(member_state *at) {
   }
 }
 
-/* A gRPC channel that has failed connects again at a time that cannot be observed: its state
- * remains TRANSIENT_FAILURE. The state of a new channel, which the next call creates, can. */
+/* Destroys the member's gRPC channel if it has failed to connect; the next call creates a new one.
+ * gRPC would connect again by itself, but at a time that cannot be observed, because the state of
+ * the channel remains TRANSIENT_FAILURE. The first attempt of a new channel can be observed: its
+ * state is CONNECTING. */
 static void on_recreate(el_timer *timer) {
   member_state *at = EL_CONTAINER_OF(timer, member_state, recreate);
   if (at->grpc == NULL) return;
@@ -419,7 +434,9 @@ static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
   end_waits(at, is_found ? err : NULL);
 }
 
-/* gRPC does not tell why a TLS connection fails; OpenSSL does. A Unix socket is not diagnosed. */
+/* Starts a diagnosis of the member, unless one is under way or began less than DIAGNOSE_EVERY_MS
+ * ago. gRPC does not tell why a TLS connection fails, but OpenSSL does. Unix sockets are not
+ * diagnosed. */
 static void diagnose(member_state *at) {
   int64_t now = el_now_ms();
   if (at->diagnosis != NULL || at->endpoint.is_unix ||
@@ -441,7 +458,9 @@ static bool is_hopeless(const el_channel *ch) {
   return true;
 }
 
-/* The certificates were replaced: earlier connections and diagnoses say nothing about new ones. */
+/* Drops all gRPC channels and all causes that diagnoses have found. It is called after the
+ * certificates were replaced, because earlier connections and diagnoses say nothing about
+ * connections with the new certificates. */
 static void start_anew(el_channel *ch) {
   drop_all_channels(ch);
   for (size_t i = 0; i < ch->n; i++) {
@@ -455,8 +474,9 @@ static void start_anew(el_channel *ch) {
 static void explain(el_channel *ch, member_state *at, el_error *err) {
   if (!err->is_unexplained) return; /* the cause is known */
   if (at->cause_until_ms > el_now_ms()) {
-    /* The diagnosis tells why there is no connection. It does not tell whether a request that was
-     * sent on a connection that broke was applied. */
+    /* The diagnosis tells why the client cannot connect. It does not tell whether etcd has applied
+     * a request that was sent before its connection broke. So the error stays definite only for a
+     * request that was not sent. */
     bool is_definite = err->is_unsent;
     *err = at->cause;
     err->is_definite = err->is_unsent = is_definite;

@@ -1,9 +1,9 @@
 /* channel: the connections of a client to the members of a cluster.
  *
- * There is one gRPC channel per member, and one member is in use at a time: all calls and streams
- * go to it, so that a member that does not answer, or that is cut off from the others, is left as a
- * whole. If a call fails because of the member, the channel fails over to the next member and tells
- * its listeners, which have streams open.
+ * There is one gRPC channel per member. All calls and streams go to one member, the member in use.
+ * So if this member does not answer, or is cut off from the other members, all calls and streams
+ * leave it together. If a call fails because of the member in use, the channel fails over: the next
+ * member becomes the one in use. Then the channel calls its listeners, the owners of streams.
  */
 #ifndef ETCDLOCK_NET_CHANNEL_H
 #define ETCDLOCK_NET_CHANNEL_H
@@ -18,15 +18,15 @@
 /* el_channel holds the connections of one client. */
 typedef struct el_channel el_channel;
 
-/* el_failover_listener is called after each failover; embedded in its owner. |cause| is why the
- * previous member was left. */
+/* el_failover_listener is called after each failover; embedded in its owner. |cause| tells why the
+ * channel left the previous member. */
 typedef struct el_failover_listener el_failover_listener;
 struct el_failover_listener {
   void (*on_failover)(el_failover_listener *listener, const el_error *cause);
   TAILQ_ENTRY(el_failover_listener) link;
 };
 
-/* el_diagnosis_wait waits for the end of a diagnosis; embedded in its owner. |cause| is why
+/* el_diagnosis_wait waits for the end of a diagnosis; embedded in its owner. |cause| tells why
  * connections to the member fail; NULL: the diagnosis found no cause. */
 typedef struct el_diagnosis_wait el_diagnosis_wait;
 struct el_diagnosis_wait {
@@ -35,12 +35,13 @@ struct el_diagnosis_wait {
 };
 
 /* el_channel_new returns a channel to the |n| members at |endpoints|, which are copied. The channel
- * takes over |tls|, NULL if no endpoint uses TLS. The first call connects. @thread io */
+ * takes over the caller's reference to |tls|. |tls| is NULL if no endpoint uses TLS. The first call
+ * to a member opens the connection. @thread io */
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
                            size_t n, el_tls *tls);
 
-/* el_channel_free frees |ch|, whose calls must have ended. Waits for a diagnosis end with NULL.
- * @thread io */
+/* el_channel_free frees |ch|, whose calls must have ended. Each el_diagnosis_wait that has not
+ * ended is called with NULL. @thread io */
 void el_channel_free(el_channel *ch);
 
 /* el_channel_address returns the address of |member| (from 0), for messages. @thread io */
@@ -58,19 +59,20 @@ size_t el_channel_count(const el_channel *ch);
 /* el_channel_loop returns the loop on which the calls of |ch| complete. @thread io */
 el_loop *el_channel_loop(const el_channel *ch);
 
-/* el_channel_set_token sets the token that later calls carry; it is copied. NULL: none.
- * @thread io */
+/* el_channel_set_token copies |token|, which all later calls and streams carry. NULL: they carry
+ * none. @thread io */
 void el_channel_set_token(el_channel *ch, const char *token);
 
-/* el_channel_token returns the token, NULL if there is none. It is valid until the next
+/* el_channel_token returns the token, or NULL if there is none. The token is valid until the next
  * el_channel_set_token. @thread io */
 const char *el_channel_token(const el_channel *ch);
 
-/* el_channel_fail_over leaves |member| because of |cause|, if it is in use and not the only one.
- * @thread io */
+/* el_channel_fail_over makes the next member the one in use, because of |cause|, and calls the
+ * listeners. It does nothing if |member| is not in use, or is the only member. @thread io */
 void el_channel_fail_over(el_channel *ch, size_t member, const el_error *cause);
 
-/* el_channel_is_healthy returns whether no call to the member in use has failed in the last 0.3 s.
+/* el_channel_is_healthy returns false if a call to the member in use has failed because of that
+ * member in the last 0.3 s, and no call to it has succeeded since. Otherwise it returns true.
  * @thread io */
 bool el_channel_is_healthy(const el_channel *ch);
 

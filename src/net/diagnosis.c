@@ -16,8 +16,8 @@ enum { ENDED = 1 };
 
 enum {
   PROBE_TIMEOUT_MS = 1000,
-  /* How long el_diagnosis_stop waits for the thread. It ends at once, unless it is resolving a
-   * name. */
+  /* How long el_diagnosis_stop waits for the thread. The thread ends at once, unless it is
+   * resolving a host name. */
   STOP_MS = 300
 };
 
@@ -25,11 +25,15 @@ struct el_diagnosis {
   el_command command; /* first: posted with the result */
   pthread_t thread;
   int stop_fd;
-  el_completion ended; /* set after the probe, before the thread posts
-                           |command| and ends */
-  pthread_mutex_t mu;  /* guards the next two; held while posting */
-  bool is_posted;      /* also if the loop was closed and took no command */
-  bool is_abandoned;   /* the loop may be freed: the thread frees this */
+  /* set after the probe, before the thread posts |command| */
+  el_completion ended;
+  /* guards the next two; the thread also holds it while it posts */
+  pthread_mutex_t mu;
+  /* the thread has posted |command|; also true if the loop was closed and did not take it */
+  bool is_posted;
+  /* el_diagnosis_stop was called, so the loop may be freed. If the thread has not posted yet, it
+   * does not post, but frees this struct. */
+  bool is_abandoned;
   el_loop *loop;
   el_tls *tls;
   char *address;
@@ -52,7 +56,8 @@ static void free_diagnosis(el_diagnosis *diagnosis) {
 
 static void run_done(el_command *command) {
   el_diagnosis *diagnosis = (el_diagnosis *)command;
-  pthread_join(diagnosis->thread, NULL); /* ends soon: it has posted */
+  /* The thread ends soon, because it has posted. */
+  pthread_join(diagnosis->thread, NULL);
   diagnosis->done(diagnosis->arg, diagnosis->is_found, &diagnosis->err);
   free_diagnosis(diagnosis);
 }
@@ -115,6 +120,6 @@ void el_diagnosis_stop(el_diagnosis *diagnosis) {
     pthread_join(diagnosis->thread, NULL);
     free_diagnosis(diagnosis);
   } else {
-    pthread_detach(diagnosis->thread); /* it frees |diagnosis| */
+    pthread_detach(diagnosis->thread); /* the thread frees |diagnosis| */
   }
 }

@@ -17,7 +17,8 @@ static const struct {
     {"unix:", false, true},    {"unixs:", true, true},
 };
 
-/* The characters of a host name and of an IPv6 zone: no others are passed to a resolver. */
+/* The characters that a host name or an IPv6 zone may contain. Text with other characters is not
+ * passed to a resolver. */
 #define NAME_CHARACTERS \
   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._"
 
@@ -47,14 +48,14 @@ static bool is_ipv6(const char *text, size_t len) {
           strspn(percent + 1, NAME_CHARACTERS) >= len - address_len - 1);
 }
 
-/* Returns whether |text| looks like a name or an IPv4 address, which a resolver and the header
- * :authority accept. */
+/* Returns whether |text| looks like a host name or an IPv4 address. A resolver and the header
+ * :authority accept such a text. */
 static bool is_host(const char *text, size_t len) {
   return len > 0 && strspn(text, NAME_CHARACTERS) >= len;
 }
 
-/* A target is checked here, because gRPC writes a log line about a bad one and creates a "lame"
- * channel. */
+/* Returns whether |text| is "host:port". This file checks it, because gRPC does not report a bad
+ * target as an error: it writes a log line and creates a "lame" channel. */
 static bool is_host_port(const char *text) {
   const char *colon = strrchr(text, ':');
   size_t len;
@@ -66,8 +67,9 @@ static bool is_host_port(const char *text) {
   return is_host(text, len);
 }
 
-/* Sets the URI of |scheme| that gRPC gets for |text|. The buffer is large enough: |text| is a path
- * of at most UNIX_PATH_MAX bytes, or only the '%' of a zone is escaped. */
+/* Sets to->target to |scheme| and |text|, with special characters escaped. The buffer is large
+ * enough, because a path has at most UNIX_PATH_MAX bytes, and in "host:port" only the '%' of an
+ * IPv6 zone is escaped. */
 static void set_target(el_endpoint *to, const char *scheme, const char *text) {
   size_t n = (size_t)snprintf(to->target, sizeof to->target, "%s", scheme);
   for (; *text != '\0'; text++) {
@@ -77,7 +79,8 @@ static void set_target(el_endpoint *to, const char *scheme, const char *text) {
   }
 }
 
-/* gRPC's "dns:" resolves names and accepts IPv4 addresses; "ipv6:" needs the brackets. */
+/* gRPC's scheme "dns:" resolves names and accepts IPv4 addresses. An IPv6 address needs the scheme
+ * "ipv6:" and its brackets. */
 static void set_host_port(el_endpoint *to, const char *host_port) {
   snprintf(to->address, sizeof to->address, "%s", host_port);
   set_target(to, host_port[0] == '[' ? "ipv6:" : "dns:///", host_port);
@@ -89,8 +92,8 @@ static void set_path(el_endpoint *to, const char *path) {
   set_target(to, "unix:", path);
 }
 
-/* Writes into |to| of |size| bytes the corrected form of |text|, an IPv6 address without brackets
- * or without a port. Returns false if |text| is something else. */
+/* If |text| is an IPv6 address without brackets or without a port, writes the corrected form to
+ * |to|, which has |size| bytes. Returns false if |text| is something else. */
 static bool correct_ipv6(char *to, size_t size, const char *text) {
   size_t len = strlen(text);
   const char *colon = strrchr(text, ':');
@@ -108,8 +111,8 @@ static bool correct_ipv6(char *to, size_t size, const char *text) {
   return true;
 }
 
-/* Fills |err| with what is wrong with |text|, whose part after the scheme is |rest|, and with what
- * to write instead if that can be guessed. */
+/* Fills |err| with the problem of |text|, and with a correction if one can be guessed. |rest| is
+ * the part of |text| after the scheme. */
 static void explain(el_error *err, const char *text, const char *rest,
                     bool is_unix) {
   size_t host_port_len = strcspn(rest, "/?#");

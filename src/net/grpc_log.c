@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 
-/* gRPC's lines name gRPC's own source files but no client, so they cannot go to the log of a
- * client. A failed assertion is written, because it ends the process. */
+/* Writes only a failed assertion, because that ends the process. Other lines are dropped: they name
+ * gRPC's source files but no client, so they cannot go to the log of a client. */
 static void write_line(gpr_log_func_args *args) {
   if (strstr(args->message, "assertion failed") != NULL) {
     char message[LINE_MAX];

@@ -3,9 +3,9 @@
 #define ETCDLOCK_NET_GRPC_LOG_H
 
 /* el_grpc_log_filter makes gRPC write failed assertions only. By default gRPC writes several lines
- * about each failed TLS handshake, whose cause is in our error messages. If the environment
- * variable GRPC_VERBOSITY is set, nothing is filtered. Must be called before grpc_init; applies to
- * the whole process. @thread any */
+ * about each failed TLS handshake, but our error messages already name the cause. If the
+ * environment variable GRPC_VERBOSITY is set, el_grpc_log_filter does nothing. It must be called
+ * before grpc_init, and applies to the whole process. @thread any */
 void el_grpc_log_filter(void);
 
 #endif

@@ -5,9 +5,9 @@
 #include "base/container_of.h"
 
 enum {
-  /* etcd elects a leader 1 s to 2 s after the last one's end. The first timeouts are short, so
-   * that one of the repetitions comes soon after the election. Later ones are longer, because the
-   * whole cluster may be slow. */
+  /* etcd elects a new leader 1 s to 2 s after the end of the last one. The first timeouts are
+   * short, so that a repeated request is sent soon after the election. Later timeouts are longer,
+   * because the whole cluster may be slow. */
   TIMEOUT_MS = 600,
   N_SHORT_TIMEOUTS = 4,
   DOUBLINGS_MAX = 2
@@ -35,7 +35,7 @@ static void cancel_all(el_health *health) {
   }
 }
 
-/* An answer does not move the timer, so it may be early. */
+/* An answer does not move the timer. So the timer may fire too early, and is then set again. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
   if (el_now_ms() < health->quiet_since_ms + timeout_ms(health)) {

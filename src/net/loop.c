@@ -1,18 +1,19 @@
 /* loop: the event loop of one client.
  *
- * Start: grpc_init, completion queue, wake-up call, I/O thread. Stop, only here and in this order:
- *   1. the owner calls el_loop_stop in the loop;
- *   2. each call is cancelled, and events are dispatched until no call is left (a completion queue
- *      that is shut down while a call is live never drains);
- *   3. is_closed is set under inbox_mu: from now on no command is accepted and no wake-up is sent
- *      (starting a batch on a queue that is shut down aborts the process);
- *   4. the rest of the inbox runs, then on_stopped;
- *   5. if no free is deferred, the wake-up call and the queue are destroyed, then el_loop_join
- *      returns;
- *   6. otherwise el_loop_join returns first; deferred frees are tried until each has succeeded,
- *      then the wake-up call and the queue are destroyed;
- *   7. of the I/O thread and the thread that joins, the last one calls grpc_shutdown, the
- *      counterpart of grpc_init.
+ * Start: grpc_init, completion queue, wake-up call, I/O thread. Only this file stops a loop, in
+ * this order:
+ *   1. The owner calls el_loop_stop in the loop.
+ *   2. The I/O thread cancels each call, and dispatches events until no call is left. (A completion
+ *      queue that is shut down while a call is live never drains.)
+ *   3. It sets is_closed under inbox_mu. From then on the loop accepts no command and sends no
+ *      wake-up. (To start a batch on a queue that is shut down aborts the process.)
+ *   4. It runs the rest of the inbox, then calls on_stopped.
+ *   5. If no free is deferred, it destroys the wake-up call and the queue. Then el_loop_join
+ *      returns.
+ *   6. If a free is deferred, el_loop_join returns first. The I/O thread tries the deferred frees
+ *      until each has succeeded, then destroys the wake-up call and the queue.
+ *   7. Both the I/O thread and the thread that joins release the loop. The thread that does so last
+ *      also calls grpc_shutdown, the counterpart of grpc_init.
  */
 #include "net/loop.h"
 
@@ -34,15 +35,17 @@
 #include "net/loop_driver.h"
 #include "net/net_int.h"
 
-/* gRPC starts with 6 threads and 4 descriptors, and takes some more when it is used. It hangs or
- * aborts if it gets none. Once gRPC runs, a loop needs its own thread and a connection. */
+/* What must be available when a loop starts. gRPC starts with 6 threads and 4 descriptors, and
+ * takes some more when it is used. If gRPC cannot get them, it hangs or aborts. If gRPC already
+ * runs, a new loop needs only its own thread and the descriptors of a connection. */
 enum { GRPC_THREADS = 10, GRPC_DESCRIPTORS = 8, OWN_DESCRIPTORS = 4 };
 
-/* A wait on the monotonic clock does not notice that the machine was suspended. So no wait is
- * longer, and timers, which count the time of suspension, are at most this late. */
+/* The longest sleep in gRPC while a timer is set. gRPC sleeps by the monotonic clock, which stops
+ * while the machine is suspended. Timers count that time. So after a suspension a timer is late by
+ * at most MAX_SLEEP_MS. */
 enum { MAX_SLEEP_MS = 1000 };
 
-/* How often deferred frees are tried. */
+/* Milliseconds between two attempts of the deferred frees. */
 enum { DEFERRED_FREE_MS = 20 };
 
 /* The only event of the completion |ended|. */
@@ -64,21 +67,23 @@ typedef struct deferred_free {
 struct el_loop {
   pthread_mutex_t inbox_mu; /* guards the next three */
   struct command_list inbox;
-  bool is_wakeup_sent; /* its event has not been dispatched yet */
+  bool is_wakeup_sent; /* a wake-up was sent since the inbox last ran */
   bool is_closed;      /* no command is accepted, no wake-up is sent */
 
   el_loop_driver driver; /* which thread drives the loop */
 
-  /* Held by the thread at work: the one that drives, except while that sleeps in gRPC; then a
-   * thread that runs its own command (el_loop_run_command). Guards the fields down to |arg|, except
-   * |queue| and the wakeup_ fields, which do not change while the loop runs. A thread that holds
-   * inbox_mu never blocks on it. */
+  /* Held by the thread at work in the loop. That is the thread that drives, except while it sleeps
+   * in gRPC. During the sleep, a thread in el_loop_run_command may hold the mutex. It guards the
+   * fields down to |arg|, except |queue| and the wakeup_ fields, which do not change while the loop
+   * runs. A thread that holds inbox_mu may only try to lock this mutex, and must not block. */
   pthread_mutex_t work_mu;
-  int64_t wakes_at_ms; /* when the sleep of the thread that drives ends, or
-                          earlier if a wake-up was sent for that */
+  /* by el_now_ms: when the thread that drives wakes up by itself, or the earlier time for which a
+   * wake-up was sent */
+  int64_t wakes_at_ms;
   grpc_completion_queue *queue;
-  grpc_channel *wakeup_channel; /* a "lame" channel: the call needs one */
-  grpc_call *wakeup_call;       /* never sent; an empty batch on it wakes up the
+  /* a "lame" channel, because a call needs a channel */
+  grpc_channel *wakeup_channel;
+  grpc_call *wakeup_call; /* never sent; an empty batch on it wakes up the
                              thread that sleeps in gRPC */
   el_tag wakeup_tag;
   el_timers timers;
@@ -87,12 +92,13 @@ struct el_loop {
   el_timer deferred_timer; /* set while deferred_frees is not empty */
   bool is_stopping;
   el_loop_events events;
-  void *arg; /* of the events */
+  void *arg; /* passed to the callbacks in |events| */
 
-  atomic_int refs; /* the I/O thread and the one that joins */
+  atomic_int refs; /* one for the I/O thread, one for the thread that joins */
   pthread_t io_thread;
-  el_completion ended;     /* the work is done */
-  bool has_deferred_frees; /* written before |ended|: the I/O thread goes on */
+  el_completion ended; /* the work is done */
+  /* the I/O thread goes on after |ended| is completed; written before that */
+  bool has_deferred_frees;
 };
 
 /* The loop in which this thread is at work; NULL: none. */
@@ -122,7 +128,7 @@ static void send_wakeup(el_loop *loop) {
   loop->is_wakeup_sent = true;
 }
 
-/* Wakes up the thread that drives, if there is one; under inbox_mu. */
+/* Wakes up the thread that drives, if there is one. The caller holds inbox_mu. */
 static void wake_up(el_loop *loop) {
   if (!loop->is_closed && !loop->is_wakeup_sent &&
       el_loop_driver_exists(&loop->driver)) {
@@ -144,7 +150,7 @@ static void run_inbox(el_loop *loop) {
   }
 }
 
-/* Does nothing: dispatch runs the inbox. */
+/* Is never called, because dispatch runs the inbox instead. */
 static void on_wakeup(el_tag *tag, bool ok) { (void)tag, (void)ok; }
 
 /* ---- work in a Lua thread ---- */
@@ -155,9 +161,10 @@ typedef struct thread_state {
   locale_t locale;
 } thread_state;
 
-/* Blocks signals: after each one, gRPC would sleep anew for the full time, and a signal handler of
- * the program must not run while gRPC holds its locks. Sets the C locale: gRPC's errors contain
- * system error texts, which must be the same in every locale. */
+/* Blocks signals in the calling thread for two reasons. After each signal, gRPC would sleep again
+ * for the full time. And a signal handler of the program must not run while gRPC holds its locks.
+ * Sets the C locale, because gRPC's errors contain system error texts, which must be the same in
+ * every locale. */
 static void begin_work(el_loop *loop, thread_state *before) {
   el_thread_block_signals(&before->signals);
   before->locale = el_c_locale_enter();
@@ -171,9 +178,9 @@ static void end_work(el_loop *loop, const thread_state *before) {
   pthread_sigmask(SIG_SETMASK, &before->signals, NULL);
 }
 
-/* Runs the inbox in the calling thread, which holds work_mu. Wakes up the thread that drives if a
- * new timer is due before that thread wakes up, or if the loop was stopped: only that thread can
- * carry the stop out. */
+/* Runs the inbox in the calling thread, which holds work_mu, and unlocks work_mu. Wakes up the
+ * thread that drives in two cases. First, a new timer is due before that thread would wake up.
+ * Second, the loop was stopped, and the calling thread cannot carry out the stop. */
 static void run_here(el_loop *loop) {
   bool is_urgent;
   thread_state before;
@@ -190,8 +197,9 @@ static void run_here(el_loop *loop) {
   }
 }
 
-/* Acquires work_mu if no thread is at work. Returns false also if a Lua thread drives: it must be
- * woken up, because the command may complete what that thread waits for. */
+/* Locks work_mu and returns true if the calling thread may run the inbox. Returns false if another
+ * thread is at work. Also returns false if a Lua thread drives, because that thread must be woken
+ * up: the command may complete the event that it waits for. */
 static bool try_begin_here(el_loop *loop) {
   if (pthread_mutex_trylock(&loop->work_mu) != 0) return false;
   if (!el_loop_driver_is_lua(&loop->driver)) return true;
@@ -265,7 +273,8 @@ static void run_until_stopped(el_loop *loop) {
   pthread_mutex_lock(&loop->work_mu);
   while (!loop->is_stopping) {
     if (was_released) {
-      run_inbox(loop); /* it may hold commands without a wake-up */
+      /* the inbox may hold commands for which no wake-up was sent */
+      run_inbox(loop);
     } else {
       run_once(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
       el_loop_driver_yield(&loop->driver);
@@ -340,7 +349,7 @@ void el_loop_defer_free(el_loop *loop, bool (*try_free)(void *arg), void *arg) {
   set_deferred_timer(loop);
 }
 
-/* Step 6 of the stop: only gRPC's own events can come now. */
+/* Step 6 of the stop. Now only gRPC's own events can come. */
 static void finish_deferred_frees(el_loop *loop) {
   while (try_deferred_frees(loop)) {
     dispatch(loop, el_deadline_in(DEFERRED_FREE_MS));
@@ -377,7 +386,8 @@ static void destroy_queue(el_loop *loop) {
   el_timers_destroy(&loop->timers);
 }
 
-/* Called once by the I/O thread and once by the thread that joins; the second call frees. */
+/* Drops one of two references: the I/O thread and the thread that joins call it once each. The
+ * second call frees the loop. */
 static void release(el_loop *loop) {
   if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
   el_completion_destroy(&loop->ended);
@@ -453,8 +463,8 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
     return NULL;
   }
   el_grpc_log_filter();
-  /* gRPC's threads inherit the mask. Some of them start with the first channel, which is the
-   * wake-up channel. */
+  /* gRPC's threads inherit the signal mask of this thread. Some of them start only with the first
+   * channel, so signals stay blocked until open_wakeup_call has created it. */
   el_thread_block_signals(&before);
   grpc_init();
   atomic_fetch_add(&n_loops, 1);

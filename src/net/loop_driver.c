@@ -4,8 +4,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-/* How long no thread drives before the I/O thread does. Most Lua threads are back sooner. Timers
- * and the report of a lost hold are late by this much at most. */
+/* How long no thread drives after the loop was released, before the I/O thread does. Most Lua
+ * threads that make another request do so sooner. Timers and the report of a lost hold may be late
+ * by this time. */
 enum { RELEASED_MS = 2 };
 
 void el_loop_driver_init(el_loop_driver *driver) {
@@ -23,9 +24,10 @@ void el_loop_driver_destroy(el_loop_driver *driver) {
   pthread_mutex_destroy(&driver->mu);
 }
 
-/* A Lua thread that has driven the loop for 2 ms will probably do so for longer: the I/O thread
- * sleeps until that thread signals the end of its wait. For a shorter wait the I/O thread polls,
- * so that the Lua thread is spared the cost of a signal. */
+/* Lets the I/O thread sleep while it does not drive. If |is_long|, a Lua thread has driven for at
+ * least 2 ms, and will probably go on. Then the I/O thread sleeps until that Lua thread signals the
+ * end of its wait. Otherwise the I/O thread sleeps 2 ms and checks again, which spares the Lua
+ * thread the cost of a signal. */
 static void sleep_io_thread(el_loop_driver *driver, bool is_long) {
   if (is_long) {
     driver->is_io_thread_sleeping = true;

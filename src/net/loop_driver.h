@@ -1,10 +1,12 @@
 /* loop_driver: decides which thread drives a loop, that is, waits for events and dispatches them.
  *
- * Normally the I/O thread does. A Lua thread that blocks until its request is answered would have
- * to wake up the I/O thread with the request, and be woken up with the answer: two context
- * switches. So that Lua thread drives the loop itself (the leader/followers pattern). When it has
- * its answer it releases the loop to no thread, because a Lua thread that makes one request after
- * the other is back at once. If none comes back within 2 ms, the I/O thread drives the loop again.
+ * Normally the I/O thread drives. But then a Lua thread that waits for the answer to a request
+ * would cost two context switches: it would have to wake up the I/O thread for the request, and the
+ * I/O thread would have to wake up the Lua thread for the answer. So a waiting Lua thread drives
+ * the loop itself (the leader/followers pattern). When it has its answer, it releases the loop, and
+ * no thread drives. The I/O thread does not take over at once, because a Lua thread that makes one
+ * request after the other soon drives again. If no Lua thread drives within 2 ms, the I/O thread
+ * does.
  */
 #ifndef ETCDLOCK_NET_LOOP_DRIVER_H
 #define ETCDLOCK_NET_LOOP_DRIVER_H
@@ -22,10 +24,12 @@ typedef struct el_loop_driver {
   pthread_mutex_t mu;
   pthread_cond_t released; /* signalled when the I/O thread may drive again */
   enum { EL_LOOP_IO_THREAD, EL_LOOP_LUA_THREAD, EL_LOOP_NO_THREAD } current;
-  int64_t changed_ms;         /* el_now_ms when |current| last changed;
+  int64_t changed_ms; /* el_now_ms when |current| last changed;
                                  unused while |current| is the I/O thread */
-  bool was_released;          /* since the I/O thread acquired the loop last */
-  bool is_io_thread_sleeping; /* until |released| is signalled */
+  /* the loop was released since the I/O thread last acquired it */
+  bool was_released;
+  /* the I/O thread sleeps until |released| is signalled */
+  bool is_io_thread_sleeping;
   /* The event that a Lua thread waits for while another thread drives; NULL: none. */
   el_completion *awaited;
   unsigned event;
@@ -38,18 +42,19 @@ void el_loop_driver_init(el_loop_driver *driver);
 void el_loop_driver_destroy(el_loop_driver *driver);
 
 /* el_loop_driver_acquire blocks the I/O thread until it drives the loop. Returns whether the loop
- * was released since the last call: commands may have been posted without a wake-up.
- * @thread io @locks loop_driver->mu */
+ * was released since the last call. If so, the inbox may hold commands for which no wake-up was
+ * sent. @thread io @locks loop_driver->mu */
 bool el_loop_driver_acquire(el_loop_driver *driver);
 
-/* el_loop_driver_yield is called by the I/O thread between two events. It releases the loop if the
- * completion that a Lua thread waits for has come: that thread may be back at once.
- * @thread io @locks loop_driver->mu */
+/* el_loop_driver_yield is called by the I/O thread between two events. If the event that a Lua
+ * thread waits for has come, it releases the loop, because that Lua thread may soon make its next
+ * request. @thread io @locks loop_driver->mu */
 void el_loop_driver_yield(el_loop_driver *driver);
 
 /* el_loop_driver_try_acquire is called by a Lua thread that is about to wait for |event|. Returns
- * true if that thread drives the loop now; otherwise another thread drives, and if that is the I/O
- * thread, it releases the loop when |event| has come. @thread lua @locks loop_driver->mu */
+ * true if the Lua thread drives the loop from now on. Returns false if another thread drives. If
+ * that is the I/O thread, it releases the loop when |event| has come.
+ * @thread lua @locks loop_driver->mu */
 bool el_loop_driver_try_acquire(el_loop_driver *driver, el_completion *awaited,
                                 unsigned event);
 
@@ -61,13 +66,14 @@ void el_loop_driver_release(el_loop_driver *driver, bool is_driving);
  * @thread any @locks loop_driver->mu */
 bool el_loop_driver_is_lua(el_loop_driver *driver);
 
-/* el_loop_driver_exists returns whether any thread drives the loop, and may have to be woken up
- * for a command. If none does, the next one looks at the inbox first.
- * @thread any @locks loop_driver->mu */
+/* el_loop_driver_exists returns whether any thread drives the loop, so that it may have to be woken
+ * up for a command. If no thread drives, no wake-up is needed, because the next thread that drives
+ * runs the inbox first. @thread any @locks loop_driver->mu */
 bool el_loop_driver_exists(el_loop_driver *driver);
 
-/* el_loop_driver_return_to_io makes the I/O thread drive a loop that no thread drives, without
- * waiting for a Lua thread to come back. @thread any @locks loop_driver->mu */
+/* el_loop_driver_return_to_io makes the I/O thread drive at once if no thread drives the loop.
+ * Otherwise the I/O thread would wait up to 2 ms for a Lua thread to drive.
+ * @thread any @locks loop_driver->mu */
 void el_loop_driver_return_to_io(el_loop_driver *driver);
 
 #endif

@@ -15,13 +15,15 @@
 
 /* ---- loop.c ---- */
 
-/* el_tag is what a tag of the completion queue points to: it receives the end of one batch. */
+/* el_tag is the object behind a tag of the completion queue. |done| is called when the batch with
+ * this tag completes. */
 typedef struct el_tag el_tag;
 struct el_tag {
-  void (*done)(el_tag *tag, bool ok); /* |ok|: gRPC's success flag */
+  void (*done)(el_tag *tag, bool ok); /* |ok| is gRPC's success flag */
 };
 
-/* el_live_call is a call under way; embedded in the call. The loop cancels it when it stops. */
+/* el_live_call represents a call under way in the loop's list of calls; embedded in the call. When
+ * the loop is stopped, it calls |cancel|. */
 typedef struct el_live_call el_live_call;
 struct el_live_call {
   void (*cancel)(el_live_call *call);
@@ -31,7 +33,7 @@ struct el_live_call {
 /* el_loop_queue returns the queue on which the calls of |loop| complete. @thread io */
 grpc_completion_queue *el_loop_queue(el_loop *loop);
 
-/* el_loop_add_call registers |call|: the loop does not end before el_loop_remove_call.
+/* el_loop_add_call registers |call|. The loop does not end before el_loop_remove_call.
  * @thread io */
 void el_loop_add_call(el_loop *loop, el_live_call *call);
 
@@ -44,29 +46,30 @@ gpr_timespec el_deadline_in(int64_t ms);
 
 /* ---- channel.c ---- */
 
-/* el_channel_new_call creates a call of |method| ("/package.Service/Method") to |member|, and
- * before that the member's gRPC channel, if it has none. @thread io */
+/* el_channel_new_call creates a call of |method| ("/package.Service/Method") to |member|. If the
+ * member has no gRPC channel, it creates that first. @thread io */
 grpc_call *el_channel_new_call(el_channel *ch, size_t member,
                                const char *method, gpr_timespec deadline);
 
-/* el_channel_call_started includes |call|, which was sent to the member in use, in the health check
- * of that member. If the member stops answering, its calls are cancelled and the channel fails
- * over. @thread io */
+/* el_channel_call_started adds |call|, which was sent to the member in use, to the health check. If
+ * the member stops answering, the health check cancels all its calls, and the channel fails over.
+ * @thread io */
 void el_channel_call_started(el_channel *ch, el_health_call *call);
 
-/* el_channel_call_ended takes |call| out of the health check; |is_answered|: etcd has answered it.
- * @thread io */
+/* el_channel_call_ended removes |call| from the health check. |is_answered| tells that etcd has
+ * answered |call|. @thread io */
 void el_channel_call_ended(el_channel *ch, el_health_call *call,
                            bool is_answered);
 
 /* el_channel_record_result records that a call to |member| has ended with |err|, and fails over if
- * the member cannot serve. If a diagnosis has found why connections to it fail (a certificate, no
- * TLS at the other end), |err| becomes that cause. @thread io */
+ * the member cannot serve. If a diagnosis has found why connections to the member fail (a
+ * certificate, no TLS at the other end), |err| becomes that cause. Also sets err->has_other_member.
+ * @thread io */
 void el_channel_record_result(el_channel *ch, size_t member, el_error *err);
 
-/* el_channel_set_refusal fills |err| for a call to |member| of which gRPC core has refused a batch
- * for the reason |rc|: the request was not sent, and would be refused again. That is not a failure
- * of the member, which stays in use. @thread io */
+/* el_channel_set_refusal fills |err| for a call to |member| with a batch that gRPC core refused for
+ * the reason |rc|. The request was not sent, and gRPC core would refuse it again. The member is not
+ * at fault, so it stays in use. @thread io */
 void el_channel_set_refusal(const el_channel *ch, size_t member,
                             grpc_call_error rc, el_error *err);
 
@@ -79,13 +82,14 @@ typedef struct el_metadata {
   grpc_metadata list[2];
 } el_metadata;
 
-/* el_metadata_init fills |md|. If |needs_leader|, it has "hasleader: true" (rpctypes/md.go): a
- * member that is cut off from the quorum then refuses the call at once, and ends a stream, instead
- * of going quiet. Unless |token| is NULL, it has "token" (rpctypes/metadatafields.go).
- * @thread io */
+/* el_metadata_init fills |md|. If |needs_leader|, |md| gets "hasleader: true" (rpctypes/md.go).
+ * With this, a member that is cut off from the quorum refuses a call at once and ends a stream;
+ * without it, the member would just not answer. Unless |token| is NULL, |md| gets "token"
+ * (rpctypes/metadatafields.go). @thread io */
 void el_metadata_init(el_metadata *md, bool needs_leader, const char *token);
 
-/* el_metadata_destroy frees what |md| holds; only after the batch has completed. @thread io */
+/* el_metadata_destroy frees what |md| holds. It may be called only after the batch has completed.
+ * @thread io */
 void el_metadata_destroy(el_metadata *md);
 
 /* el_metadata_set_op makes |op| send |md|. @thread io */

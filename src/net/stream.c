@@ -1,10 +1,11 @@
 /* stream: one bidirectional call, with messages both ways until it ends.
  *
- * There are four batches: the status alone (it completes last), the initial metadata of both
- * sides, and at most one message out and one message in at a time, because gRPC core refuses a
- * second one. So messages out are queued, and the next read starts when the last one has completed.
- * The struct lives until each batch has completed. A batch that gRPC core refuses never completes:
- * it ends the stream, and a command takes the place of its completion. */
+ * There are four kinds of batches: the status alone, which completes last; the initial metadata of
+ * both sides; one message out; one message in. gRPC core refuses a second message in the same
+ * direction while the first is pending. So messages out are queued, and the next read starts when
+ * the previous one has completed. The struct lives until each batch has completed. A batch that
+ * gRPC core refuses never completes. Then the stream ends, and a command takes the place of the
+ * completion. */
 #include "net/stream.h"
 
 #include <grpc/byte_buffer.h>
@@ -36,12 +37,15 @@ struct el_stream {
   grpc_call *call;
   el_stream_events events;
   void *arg;
-  bool is_closed; /* by the owner: no event comes any more */
-  int n_pending;  /* batches that have not completed */
+  /* el_stream_close was called: no callback is called any more */
+  bool is_closed;
+  int n_pending; /* batches that have not completed */
   batch opened, sent, received, ended;
-  grpc_call_error refusal; /* of the first refused batch; GRPC_CALL_OK: none */
-  el_command refused_command; /* posted in place of its completion */
-  bool is_sending;            /* the batch |sent| is pending */
+  /* why gRPC core refused a batch, the first one; GRPC_CALL_OK: none was refused */
+  grpc_call_error refusal;
+  /* posted in place of the completion of the refused batch */
+  el_command refused_command;
+  bool is_sending; /* the batch |sent| is pending */
   STAILQ_HEAD(, outgoing) queue;
   grpc_byte_buffer *incoming; /* the message received; NULL: none */
   el_metadata metadata;
@@ -107,7 +111,8 @@ static void cancel(el_live_call *live) {
   grpc_call_cancel(st->call, NULL);
 }
 
-/* A command, because a stream must not end within el_stream_open or el_stream_send. */
+/* Ends the stream after gRPC core has refused a batch. It runs as a command, because a stream must
+ * not end within el_stream_open or el_stream_send. */
 static void on_refused(el_command *command) {
   batch_completed(EL_CONTAINER_OF(command, el_stream, refused_command));
 }
@@ -147,7 +152,7 @@ static void send_next(el_stream *st);
 static void on_sent(el_tag *tag, bool ok) {
   el_stream *st = ((batch *)tag)->st;
   st->is_sending = false;
-  if (ok) send_next(st); /* else the status will tell why */
+  if (ok) send_next(st); /* if not, the status will tell why */
   batch_completed(st);
 }
 

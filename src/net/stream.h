@@ -12,26 +12,27 @@ typedef struct el_stream el_stream;
 
 /* el_stream_events holds the callbacks of a stream, called in the loop. */
 typedef struct el_stream_events {
-  /* A message has come; |bytes| is valid during the call. */
+  /* A message has come. |bytes| is valid during the callback only. */
   void (*on_message)(void *arg, const uint8_t *bytes, size_t len);
-  /* The stream has ended because of |err|. The last event: the stream frees itself. */
+  /* The stream has ended because of |err|. This is the last event; the stream frees itself. */
   void (*on_ended)(void *arg, const el_error *err);
 } el_stream_events;
 
-/* el_stream_open opens a stream of |method| to the member in use. Events come in the loop,
- * never within a call of a function of this file. @thread io */
+/* el_stream_open opens a stream of |method| to the member in use. The callbacks in |events| are
+ * called in the loop, never within a function of this file. @thread io */
 el_stream *el_stream_open(el_channel *ch, const char *method,
                           const el_stream_events *events, void *arg);
 
-/* el_stream_send sends one message, after those sent before; the bytes are copied. @thread io */
+/* el_stream_send copies a message and sends it after the messages that were sent before.
+ * @thread io */
 void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len);
 
-/* el_stream_close cancels the stream. No event comes any more, and the stream frees itself.
+/* el_stream_close cancels the stream. No callback is called any more, and the stream frees itself.
  * @thread io */
 void el_stream_close(el_stream *st);
 
-/* el_stream_fail_over closes the stream and has the channel leave its member because of |cause|.
- * @thread io */
+/* el_stream_fail_over closes the stream and calls el_channel_fail_over with the stream's member and
+ * |cause|. @thread io */
 void el_stream_fail_over(el_stream *st, const el_error *cause);
 
 /* el_stream_address returns the address of the stream's member, for messages. @thread io */
