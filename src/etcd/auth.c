@@ -11,14 +11,15 @@
 #include "net/call.h"
 
 enum {
-  /* The timeout of Authenticate, which doubles after each one without an answer. etcd computes the
-   * hashes of passwords one after the other, and needs up to a second for each. */
+  /* The timeout of Authenticate. It doubles after each Authenticate that is not answered, at most
+   * ATTEMPT_DOUBLINGS times. The timeout grows, because etcd computes the hashes of passwords one
+   * after the other, and needs up to a second for each. */
   ATTEMPT_MS = 750,
   ATTEMPT_DOUBLINGS = 2,
-  /* How long a refusal is repeated without a request, so that many calls with a wrong password do
-   * not flood etcd. */
+  /* For how long after etcd has refused Authenticate other calls fail with the same error, without
+   * a request. Otherwise many calls with a wrong password would flood etcd. */
   REFUSED_FOR_MS = 1000,
-  /* How often a call is sent again: a new token may become invalid before the call arrives. */
+  /* How often a call is sent again. A new token may become invalid before the call arrives. */
   REPEATS_MAX = 3
 };
 
@@ -37,15 +38,17 @@ struct el_auth {
   el_channel *ch;
   char *user; /* NULL: no token is requested */
   char *password;
-  bool is_authenticated;    /* the channel has a token, or needs none */
-  bool is_authenticating;   /* Authenticate was sent */
-  unsigned n_tokens;        /* how often is_authenticated was set */
-  int n_timeouts;           /* Authenticates without an answer, in a row */
-  el_error refusal;         /* the last definite refusal of Authenticate */
-  int64_t refusal_until_ms; /* it is repeated until then */
+  bool is_authenticated;  /* the channel has a token, or needs none */
+  bool is_authenticating; /* Authenticate was sent, and has not ended */
+  unsigned n_tokens;      /* how often is_authenticated was set */
+  /* the number of Authenticates without an answer, in a row */
+  int n_timeouts;
+  el_error refusal; /* the last definite refusal of Authenticate */
+  /* by el_now_ms; waits fail with |refusal| until then */
+  int64_t refusal_until_ms;
   el_timers *timers;
-  /* fails the waits that begin before refusal_until_ms; a timer, because el_auth_await_token must
-   * not call |done| */
+  /* fails the waits that begin before refusal_until_ms. A timer does this, because
+   * el_auth_await_token must not call |done| itself. */
   el_timer refuse_timer;
   STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
   el_failover_listener listener;
@@ -59,7 +62,8 @@ static void free_call(auth_call *call) {
   free(call);
 }
 
-/* Fails a call that was not sent, or was refused: it was not applied. */
+/* Fails a call that was not sent, or that etcd has refused. The error is definite, because etcd has
+ * not applied the call. */
 static void fail(auth_call *call, const el_error *err) {
   el_call_answer answer = {.err = *err, .from = ""};
   answer.err.is_definite = true;
@@ -78,7 +82,7 @@ static void on_token(el_token_wait *wait, const el_error *err) {
   }
 }
 
-/* Ends the waits that have begun before; callbacks may begin new ones. */
+/* Ends all waits that exist now. Their callbacks may begin new waits, which do not end here. */
 static void release_waiting(el_auth *auth, const el_error *err) {
   el_token_wait *wait;
   size_t n = 0;
@@ -91,8 +95,8 @@ static void release_waiting(el_auth *auth, const el_error *err) {
   }
 }
 
-/* Sets |token|, which the member |from| has sent. Refuses a token that no call could carry: the
- * calls would fail without a message that tells the cause. */
+/* Sets |token|, which the member |from| has sent. Refuses a token that is illegal in an HTTP
+ * header, because calls with that token would fail without a message that tells the cause. */
 static void take_token(el_auth *auth, const char *token, const char *from,
                        el_error *err) {
   size_t illegal_at = el_header_illegal_at(token);
@@ -135,7 +139,7 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
   if (err.code == EL_OK) {
     read_token(auth, answer, &err);
   } else if (err.is_auth_off) {
-    err.code = EL_OK; /* authentication is disabled: no token is needed */
+    err.code = EL_OK; /* authentication is disabled, so no token is needed */
   }
   if (err.code == EL_OK) {
     auth->is_authenticated = true;
@@ -190,7 +194,7 @@ static void get_token(el_auth *auth) {
   }
 }
 
-/* The new member does not know the token of the last one. */
+/* The new member may not know the token that was valid at the previous member. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
   (void)cause;
@@ -206,9 +210,10 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   el_auth *auth = call->auth;
   bool is_token_suspect = answer->err.is_token_bad || answer->err.is_unanswered;
   if (is_token_suspect && call->n_tokens == auth->n_tokens) {
-    /* No new token has come meanwhile, so this one may be invalid. A timeout is a sign of that as
-     * well: an etcd that was wiped or restored does not answer a call whose token is from a higher
-     * revision than its own (simple_token.go, isValidSimpleToken). */
+    /* No new token has come since the call was sent, so the token of the call may be invalid. A
+     * timeout is a sign of that as well. A token contains a raft index, and an etcd that was wiped
+     * or restored does not answer a call whose token has a higher index than its own
+     * (simple_token.go, isValidSimpleToken). */
     auth->is_authenticated = false;
   }
   if (answer->err.is_token_bad && call->n_repeats < REPEATS_MAX) {
@@ -220,8 +225,8 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   free_call(call);
 }
 
-/* Sends |call|, or has it wait for a token. After el_auth_stop it fails: a token that comes while
- * the client closes must not start a request. */
+/* Sends |call|, or makes it wait for a token. After el_auth_stop, |call| fails, because a token
+ * that comes while the client closes must not start a request. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
   el_error closed;

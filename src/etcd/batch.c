@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "etcd.pb-c.h"
 
-/* Counts as etcd does: see EL_BATCH_OPS_MAX. */
+/* Returns the count that etcd compares with its limit: see EL_BATCH_OPS_MAX. */
 static size_t count_ops(const el_packed_txn *packed) {
   size_t n = packed->n_compares;
   if (n < packed->shape.n_then) n = packed->shape.n_then;
@@ -23,7 +23,8 @@ size_t el_batch_cost(const el_packed_txn *packed) {
                                                       : EL_BATCH_OPS_MAX + 1;
 }
 
-/* Two encoded messages, one after the other, are one message with the operations of both. */
+/* Writes the encodings of the members one after the other. In protobuf, this is the encoding of one
+ * transaction with the operations of all members. */
 static void join(el_packed_txn *to, const el_packed_txn *const *members,
                  size_t n) {
   uint8_t *bytes, *kinds;
@@ -43,8 +44,10 @@ static void join(el_packed_txn *to, const el_packed_txn *const *members,
   }
 }
 
-/* The key of each member is part of a condition that always holds. etcd before 3.4.42, 3.5.28 and
- * 3.6.9 checks the rights on the keys of conditions, but not on those of nested transactions. */
+/* Nests the members in one transaction. For each member, the transaction gets a condition on the
+ * member's key that always holds. This makes etcd check the user's rights on that key: etcd before
+ * 3.4.42, 3.5.28 and 3.6.9 checks the rights on the keys of conditions, but not on the keys of
+ * nested transactions. */
 static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                  size_t n) {
   el_compare *compares = el_alloc(n * sizeof *compares);
@@ -58,7 +61,7 @@ static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                 .value = {(const char *)members[i]->bytes, members[i]->len}};
   }
   el_kv_pack(to, &txn);
-  to->shape.is_plain = true; /* its conditions always hold */
+  to->shape.is_plain = true; /* all conditions of the batch hold */
   free(ops);
   free(compares);
 }
@@ -72,7 +75,7 @@ void el_batch_pack(el_packed_txn *to, const el_packed_txn *const *members,
   }
 }
 
-/* Moves the next |n| responses of |from| into a message of their own. */
+/* Moves the next |n| responses of |from| into a TxnResponse of their own. */
 static Etcd__TxnResponse *take_joined(Etcd__TxnResponse *from, size_t *at,
                                       size_t n) {
   Etcd__TxnResponse *part = el_alloc(sizeof *part);
@@ -87,7 +90,8 @@ static Etcd__TxnResponse *take_joined(Etcd__TxnResponse *from, size_t *at,
   return part;
 }
 
-/* Moves the next response out of |from|. It is a TxnResponse, because |from| fits the batch. */
+/* Moves the next response out of |from|. The response is a TxnResponse, because el_txn_answer_read
+ * has compared |from| with the shape of the batch. */
 static Etcd__TxnResponse *take_nested(Etcd__TxnResponse *from, size_t *at) {
   Etcd__ResponseOp *op = from->responses[(*at)++];
   Etcd__TxnResponse *part = op->response_txn;

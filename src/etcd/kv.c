@@ -28,7 +28,8 @@ typedef struct packed_op {
   } as;
 } packed_op;
 
-/* protobuf omits fields that are 0 or false; for etcd, a missing field selects its default. */
+/* Fills all fields, also with 0 or false. protobuf then omits the field, and etcd uses 0 or false
+ * for a field that is missing. */
 static void pack_range(Etcd__RangeRequest *to, const el_op *op) {
   etcd__range_request__init(to);
   to->key = pack_bytes(op->key);
@@ -59,7 +60,7 @@ static void pack_op(packed_op *to, const el_op *op) {
       to->as.put.key = pack_bytes(op->key);
       to->as.put.value = pack_bytes(op->value);
       to->as.put.lease = op->lease;
-      /* A touch changes the mod_revision of the key only. */
+      /* A touch keeps the value and the lease, and gives the key a new mod_revision. */
       to->as.put.ignore_value = to->as.put.ignore_lease = op->touch;
       to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
       to->op.request_put = &to->as.put;
@@ -109,8 +110,8 @@ static Etcd__RequestOp **pack_ops(packed_op *to, Etcd__RequestOp **pointers,
   return pointers;
 }
 
-/* Returns |len| bytes, with room for |more| bytes after them. (protobuf-c needs arrays of pointers
- * to structs.) */
+/* Returns the encoded |txn|, which has |*len| bytes, with room for |more| bytes after it. (The
+ * arrays of pointers are needed, because protobuf-c takes no arrays of structs.) */
 static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   size_t n_ops = txn->n_then + txn->n_otherwise;
   packed_op *ops = el_alloc(n_ops * sizeof *ops);
@@ -139,7 +140,7 @@ static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   return bytes;
 }
 
-/* Added to the kind of a range of one key: its result has at most one. */
+/* A flag in the kind of a range that reads one key. Its result must have at most one key. */
 enum { ONE_KEY = 0x80 };
 
 static void write_kinds(uint8_t *to, const el_op *ops, size_t n) {
@@ -158,7 +159,8 @@ static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   }
 }
 
-/* Returns the key of the first operation, else of the first compare. */
+/* Returns the key of the first operation of |then|. If there is none, returns the key of the first
+ * compare. */
 static el_bytes first_key(const el_txn *txn) {
   if (txn->n_then > 0) return txn->then[0].key;
   return txn->n_compares > 0 ? txn->compares[0].key : (el_bytes){0};
@@ -203,7 +205,7 @@ static void read_range(el_op_result *to, const Etcd__RangeResponse *from) {
   }
 }
 
-/* Returns the kind of the operation that |op| answers; -1: it answers none. */
+/* Returns the kind of the operation to which |op| is the answer, or -1 if |op| is no answer. */
 static int kind_of(const Etcd__ResponseOp *op) {
   switch (op->response_case) {
     case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_RANGE:
@@ -270,7 +272,8 @@ bool el_txn_answer_read(el_txn_answer *answer, const el_txn_shape *shape) {
 /* ---- limiting the depth of an answer ---- */
 
 /* protobuf-c decodes nested messages by recursion, so an answer with thousands of nested
- * TxnResponses would overflow the stack. Its depth is checked before protobuf-c sees it. */
+ * TxnResponses would overflow the stack. So the depth of an answer is checked before protobuf-c
+ * decodes the answer. */
 
 /* Field numbers of etcd.proto. */
 enum { TXN_RESPONSE_RESPONSES = 3, RESPONSE_OP_RESPONSE_TXN = 4 };
@@ -278,7 +281,7 @@ enum { TXN_RESPONSE_RESPONSES = 3, RESPONSE_OP_RESPONSE_TXN = 4 };
 /* The wire type, in the lower 3 bits of a tag, is the encoding of the value. */
 enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
 
-/* The most bytes that protobuf-c accepts for a tag or a length, and for a number. */
+/* The largest number of bytes that protobuf-c accepts for a tag or a length, and for a number. */
 enum { TAG_BYTES_MAX = 5, VARINT_BYTES_MAX = 10 };
 
 typedef struct span {
@@ -289,7 +292,7 @@ typedef struct span {
 typedef struct field {
   uint32_t number;
   int wire;
-  span content; /* of WIRE_BYTES */
+  span content; /* the value, if |wire| is WIRE_BYTES */
 } field;
 
 static bool take_varint(span *from, size_t most, uint64_t *value) {
@@ -313,10 +316,12 @@ static bool take_bytes(span *from, uint64_t len, span *content) {
   return true;
 }
 
-/* Takes the next field off |from|. Must accept nothing that protobuf-c reads differently:
- * otherwise the two would disagree about where a level begins. */
+/* Takes the next field off |from|. Returns false if the field is malformed. It must not accept a
+ * field that protobuf-c would read differently. Otherwise the check and protobuf-c would disagree
+ * about where a level begins. */
 static bool take_field(span *from, field *to) {
-  uint64_t tag, value; /* a number, which is skipped, or a length */
+  /* the value of a number, which is not used, or the length of the value */
+  uint64_t tag, value;
   if (!take_varint(from, TAG_BYTES_MAX, &tag)) return false;
   to->number = (uint32_t)(tag >> 3);
   to->wire = (int)(tag & 7);
@@ -335,9 +340,9 @@ static bool take_field(span *from, field *to) {
   }
 }
 
-/* Returns whether the TxnResponse |message| is nested at most |levels| deep, itself included, and
- * is not malformed. Looks only into the fields that lead to another level. The recursion ends after
- * |levels|, whatever the message contains. */
+/* Returns whether |message| is a well-formed TxnResponse with at most |levels| levels of
+ * TxnResponses, |message| included. It looks only into the fields that may contain another level.
+ * The recursion ends after |levels| levels, whatever |message| contains. */
 static bool is_within(span message, int levels);
 
 static bool is_op_within(span op, int levels) {
@@ -367,7 +372,8 @@ static bool is_within(span message, int levels) {
 
 /* ---- decoding an answer ---- */
 
-/* A batch and its members, which contain no transactions. */
+/* The answer to a batch is one level, and the answers to its members are the second. Members
+ * contain no transactions. */
 enum { LEVELS_MAX = 2 };
 
 static bool read_message(el_txn_answer *answer,
@@ -404,7 +410,7 @@ void el_txn_answer_free(el_txn_answer *answer) {
 
 typedef struct txn_call {
   int64_t sent_ms;
-  el_txn_shape shape; /* with the kinds below */
+  el_txn_shape shape; /* its kinds are in |kinds| below */
   bool is_read;
   el_txn_done done;
   void *arg;
@@ -423,8 +429,8 @@ static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
                  rpc_answer->from);
     answer->err.is_definite = false; /* the transaction may have been applied */
   }
-  /* A read changes nothing, so its failure is definite: the members of a batch of reads whose
-   * answer is too large can be sent one by one. */
+  /* The failure of a read is definite, because a read changes nothing. So if the answer to a batch
+   * of reads is too large, the reads can be sent again one by one. */
   if (call->is_read && answer->err.code == EL_INVALID) {
     answer->err.is_definite = true;
   }

@@ -53,8 +53,9 @@ static void unreadable(el_error *err, const char *from, const char *what) {
   err->is_definite = false;
 }
 
-/* Refuses a TTL shorter than requested. etcd grants what was requested or more, and renews a lease
- * for the time that it has granted (lessor.go). With less, a lock delay could outlast its lease. */
+/* Returns whether |ttl_s| is at least |requested_s|; if not, fills |err|. etcd grants at least the
+ * TTL that was requested, and renews a lease for the TTL that it has granted (lessor.go). With a
+ * shorter TTL, a lease could end before the lock delay that it must outlast. */
 static bool is_enough(el_error *err, const char *from, int64_t ttl_s,
                       int64_t requested_s) {
   if (ttl_s >= requested_s) return true;
@@ -197,7 +198,7 @@ struct el_keepalive {
   el_auth *auth;
   el_stream *st;   /* NULL: opened by the next send */
   int64_t id;      /* the lease that was renewed last */
-  int64_t ttl_s;   /* its TTL, as requested */
+  int64_t ttl_s;   /* the TTL that was requested for that lease */
   int64_t sent_ms; /* when the renewal was sent; 0: none is awaited */
   el_lease_done done;
   void *arg;
@@ -240,7 +241,8 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   }
 }
 
-/* The stream has ended because of |err|; answers the renewal that is awaited. */
+/* Called when the stream has ended because of |err|: if a renewal is awaited, answers it with
+ * |err|. */
 static void end_stream(el_keepalive *ka, const el_error *err) {
   el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
   bool is_awaited = ka->sent_ms != 0;
@@ -257,8 +259,8 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
   end_stream(ka, err);
 }
 
-/* The renewal that is awaited may or may not have been applied: its sender repeats it at the new
- * member, and the hold deadline counts from the repetition. */
+/* etcd may have applied the renewal that is awaited. The session sends it again, to the new member,
+ * and the hold deadline then counts from the time at which it was sent again. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_keepalive *ka = EL_CONTAINER_OF(listener, el_keepalive, listener);
   el_error err;
@@ -302,7 +304,8 @@ static void send_renewal(el_keepalive *ka) {
     ka->st = el_stream_open(el_auth_channel(ka->auth),
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
   }
-  ka->sent_ms = el_now_ms(); /* again: it may have waited for a token */
+  /* set again, because the renewal may have waited for a token */
+  ka->sent_ms = el_now_ms();
   request.id = ka->id;
   el_stream_send(ka->st, bytes,
                  etcd__lease_keep_alive_request__pack(&request, bytes));

@@ -10,10 +10,12 @@
 /* el_lease_answer is etcd's answer to a lease call or a keepalive. It is valid during the callback
  * only. */
 typedef struct el_lease_answer {
-  el_error err;        /* code EL_OK: the rest is filled */
-  int64_t sent_ms;     /* el_now_ms when the request was sent */
-  int64_t id;          /* of the lease */
-  int64_t ttl_ms;      /* as etcd says; keepalive: 0 if the lease is gone */
+  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id) */
+  el_error err;
+  int64_t sent_ms; /* el_now_ms when the request was sent */
+  int64_t id;      /* of the lease */
+  /* the TTL that etcd has sent; keepalive: 0 if the lease does not exist */
+  int64_t ttl_ms;
   uint64_t term;       /* raft term of the member that answered */
   uint64_t cluster_id; /* of the member that answered */
 } el_lease_answer;
@@ -34,10 +36,10 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
 void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                      el_lease_done done, void *arg);
 
-/* el_lease_keys is a list of the |n| keys that are attached to a lease. It is valid during the
- * callback only. */
+/* el_lease_keys is the answer to el_lease_time_to_live: a lease, and the |n| keys that are attached
+ * to it. It is valid during the callback only. */
 typedef struct el_lease_keys {
-  el_lease_answer lease; /* ttl_ms 0: there is no such lease */
+  el_lease_answer lease; /* ttl_ms is 0 if the lease does not exist */
   const el_bytes *keys;
   size_t n;
 } el_lease_keys;
@@ -49,23 +51,25 @@ typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
                            el_lease_keys_done done, void *arg);
 
-/* el_keepalive is a keepalive stream, which is opened again after it broke. */
+/* el_keepalive is a keepalive stream. If the stream breaks, the next renewal opens it again. */
 typedef struct el_keepalive el_keepalive;
 
-/* el_keepalive_new prepares a keepalive stream. |done| is called with each answer, and with an
- * error if the stream ends while an answer is awaited. @thread io */
+/* el_keepalive_new prepares a keepalive stream. |done| is called with each answer. If the stream
+ * ends while an answer is awaited, |done| is called with the error. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
-/* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|, and
- * opens the stream if there is none. Only one request may be awaited at a time, because an answer
- * names the lease but not the request. @thread io */
+/* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. If
+ * the stream is not open, el_keepalive_send opens it. The previous renewal must have been answered,
+ * because an answer names the lease but not the request. @thread io */
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
 
-/* el_keepalive_reset closes the stream; an answer that is awaited does not come. @thread io */
+/* el_keepalive_reset closes the stream. If an answer is awaited, |done| is not called for it.
+ * @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
-/* el_keepalive_fail_over does the same after an answer has not come in time, and has the channel
- * leave the stream's member because of |cause|. @thread io */
+/* el_keepalive_fail_over is called when an answer has not come in time. It does the same as
+ * el_keepalive_reset, and calls el_channel_fail_over with the stream's member and |cause|.
+ * @thread io */
 void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause);
 
 /* el_keepalive_free closes the stream and frees |ka|. @thread io */

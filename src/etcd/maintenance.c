@@ -13,8 +13,8 @@ typedef struct status_call {
   el_call_request request;
   bool has_token;
   int64_t sent_us;
-  el_diagnosis_wait wait;   /* for the cause of the failure */
-  el_member_status failure; /* while waiting */
+  el_diagnosis_wait wait;   /* waits for the cause of the failure */
+  el_member_status failure; /* the answer that |done| gets after |wait| */
   el_maintenance_done done;
   void *arg;
 } status_call;
@@ -77,9 +77,9 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   free(call);
 }
 
-/* Status needs no rights (v3rpc/maintenance.go), so it is sent without a wait for a token: that of
- * another member may not be available. If the member requires a token, Status is sent again with
- * one. */
+/* Status needs no rights (v3rpc/maintenance.go), so it is sent at once, without waiting for a
+ * token. A token comes from the member in use, which may not answer. If |member| requires a token,
+ * Status is sent again with one. */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);

@@ -1,9 +1,9 @@
 /* txn: etcd's transactions as plain C data.
  *
- * Each access to etcd's key space is a Txn: a transaction that only reads is a linearizable read,
- * and a serializable one if all its ranges are. So there is one request to encode and one response
- * to decode. This header has data only: code that builds a transaction need not know how it is
- * sent.
+ * Each access to etcd's key space is a Txn. A transaction that only reads is a linearizable read.
+ * If all its ranges are serializable, it is a serializable read. So there is only one request to
+ * encode and one response to decode. This header contains only data, so code that builds a
+ * transaction does not depend on how it is sent.
  */
 #ifndef ETCDLOCK_ETCD_TXN_H
 #define ETCDLOCK_ETCD_TXN_H
@@ -15,8 +15,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* el_compare is a condition on a key. With range_end it must hold for each key of the range, and an
- * empty range is compared as revision 0. */
+/* el_compare is a condition on a key, or on all keys of a range. For a range, the condition must
+ * hold for each key. A range without keys is compared like a key with revision 0 and lease 0. */
 typedef struct el_compare {
   enum {
     EL_CREATE_REV_IS,
@@ -24,7 +24,7 @@ typedef struct el_compare {
     EL_MOD_REV_IS,
     EL_LEASE_IS
   } test;
-  el_bytes key, range_end; /* range_end empty: one key */
+  el_bytes key, range_end; /* if range_end is empty: one key */
   int64_t rev; /* the revision; EL_LEASE_IS: the lease, 0 for none */
 } el_compare;
 
@@ -33,20 +33,23 @@ typedef struct el_op {
   enum { EL_OP_RANGE, EL_OP_PUT, EL_OP_DELETE, EL_OP_TXN } kind;
   el_bytes key;
   el_bytes range_end; /* range, delete: the end, exclusive; empty: one key */
-  el_bytes value;     /* put; txn: a transaction, encoded */
+  el_bytes value;     /* put: the new value; txn: the encoded transaction */
   int64_t lease;      /* put: 0 for none */
   bool touch;     /* put: the key, which must exist, keeps value and lease */
   int64_t limit;  /* range: 0 for no limit */
   int64_t at_rev; /* range: read the state at this revision; 0: the newest */
-  int64_t max_create_rev; /* range: only keys created up to here; 0: all */
+  /* range: only keys with a create_revision up to this one; 0: all keys */
+  int64_t max_create_rev;
   enum { EL_SORT_BY_KEY, EL_SORT_OLDEST, EL_SORT_YOUNGEST } sort; /* range */
-  bool serializable; /* range: the member's own state, which may be stale */
-  bool keys_only;    /* range */
+  /* range: the answer is the member's own state, which may be stale */
+  bool serializable;
+  bool keys_only; /* range */
 } el_op;
 
 /* el_txn is a transaction. The caller owns the arrays and the bytes in them. */
 typedef struct el_txn {
-  const el_compare *compares; /* |then| runs if all hold, else |otherwise| */
+  /* if all compares hold, |then| runs; otherwise |otherwise| */
+  const el_compare *compares;
   size_t n_compares;
   const el_op *then;
   size_t n_then;
@@ -63,10 +66,10 @@ typedef struct el_kv {
 
 /* el_op_result is the result of one operation of a transaction. */
 typedef struct el_op_result {
-  int kind;   /* of the operation, as in el_op */
+  int kind;   /* the kind of the operation, as in el_op */
   el_kv *kvs; /* range */
   size_t n_kvs;
-  bool more;       /* range: the limit has cut the result */
+  bool more;       /* range: there are more keys than the limit */
   int64_t deleted; /* delete: the number of keys */
 } el_op_result;
 
@@ -78,12 +81,12 @@ typedef struct el_txn_answer {
   int64_t rev;         /* the store's revision in the response header */
   uint64_t term;       /* raft term of the member that answered */
   uint64_t cluster_id; /* of the member that answered */
-  /* it was in a batch: other transactions have the same revision */
+  /* the transaction was sent in a batch, so other transactions have the same revision */
   bool is_batched;
   bool succeeded;        /* |then| was run */
-  el_op_result *results; /* of the operations that were run */
+  el_op_result *results; /* the results of the operations that were run */
   size_t n_results;
-  void *message; /* the decoded message, which the results point into */
+  void *message; /* the decoded message; the results point into it */
 } el_txn_answer;
 
 #endif

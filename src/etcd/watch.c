@@ -13,25 +13,27 @@
 #include "net/stream.h"
 
 enum {
-  /* The delay before a broken stream is opened again, which doubles each time. */
+  /* The first delay before a broken stream is opened again. The delay doubles each time, up to
+   * REOPEN_MAX_MS. */
   REOPEN_FIRST_MS = 50,
   REOPEN_MAX_MS = 1000,
-  NO_ID = -1 /* the ID in etcd's answer to a create that it refuses */
+  NO_ID = -1 /* the ID in etcd's answer when it refuses to create a watch */
 };
 
 struct el_watches {
   el_auth *auth;
   el_timers *timers;
-  el_stream *st;         /* NULL: none */
-  el_watch *by_id;       /* hash of the started watches */
-  int64_t last_id;       /* IDs are chosen here, from 1, and never used twice */
-  int64_t unanswered_id; /* of the oldest create on this stream without an
-                            answer; above last_id: all have one; 0: no create
-                            was sent */
-  el_timer reopen;       /* opens the stream again */
-  /* the last delay; 0: none since a watch was created */
+  el_stream *st;   /* NULL: none */
+  el_watch *by_id; /* hash of the started watches */
+  /* the last ID that this file has chosen; IDs start at 1 and are never used twice */
+  int64_t last_id;
+  /* the ID of the oldest create on this stream that etcd has not answered. If it is above last_id,
+   * all are answered. 0: no create was sent on this stream */
+  int64_t unanswered_id;
+  el_timer reopen; /* opens the stream again */
+  /* the last delay before |reopen|; 0: a watch was created since */
   int64_t reopen_delay_ms;
-  uint64_t salt;       /* of the jitter of that delay */
+  uint64_t salt;       /* a random number, for the jitter of the delay */
   el_token_wait token; /* waits until the stream may be opened */
   el_failover_listener listener;
 };
@@ -44,8 +46,8 @@ static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
   free(bytes);
 }
 
-/* Returns the range_end for all keys that begin with |prefix|: it has the length of |prefix|, and
- * the caller frees it. */
+/* Returns the range_end for all keys that begin with |prefix|. It has prefix.len bytes, and the
+ * caller frees it. */
 static uint8_t *end_of_prefix(el_bytes prefix) {
   uint8_t *end = el_alloc(prefix.len);
   memcpy(end, prefix.data, prefix.len);
@@ -90,16 +92,17 @@ static el_watch *find(el_watches *watches, int64_t id) {
   return watch;
 }
 
-/* Gives |watch| a new ID, for the present stream. The IDs of the creates on one stream have no
- * gaps. */
+/* Gives |watch| a new ID, for its create on the present stream. The IDs of the creates on one
+ * stream have no gaps. */
 static void give_id(el_watches *watches, el_watch *watch) {
   watch->id = ++watches->last_id;
   watch->is_created = false;
   HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
 }
 
-/* Opens the stream again after a delay that doubles until a watch is created. A jitter of up to a
- * quarter spreads the clients of a member, which lose their streams at the same time. */
+/* Opens the stream again after a delay, which doubles each time until etcd has created a watch. A
+ * jitter reduces the delay by up to a quarter, because all clients of a member lose their streams
+ * at the same time. */
 static void schedule_reopen(el_watches *watches) {
   int64_t delay_ms = watches->reopen_delay_ms * 2;
   if (delay_ms < REOPEN_FIRST_MS) delay_ms = REOPEN_FIRST_MS;
@@ -115,8 +118,9 @@ static void restart_stream(el_watches *watches) {
   schedule_reopen(watches);
 }
 
-/* Returns the ID of the create that |message| answers; 0: of none that was sent. etcd answers
- * creates in their order; since 3.4, the answer to a refused one has the ID -1. */
+/* Returns the ID of the create that |message| answers, and counts it as answered. Returns 0 if
+ * |message| answers no create that was sent. etcd answers the creates in their order. Since 3.4,
+ * its answer to a create that it refuses has the ID -1. */
 static int64_t take_answered(el_watches *watches,
                              const Etcd__WatchResponse *message) {
   int64_t id = watches->unanswered_id;
@@ -136,9 +140,9 @@ static void refuse(el_watches *watches, el_watch *watch,
   watch->on_event(watch, event);
 }
 
-/* etcd has ended |watch|, or has not created it. "Permission denied" concerns this watch only.
- * After any other reason (the token, compaction, a fault of the member) all watches are created
- * anew. */
+/* Called when etcd has ended |watch| or has refused to create it. The reason "permission denied"
+ * concerns only |watch|. After any other reason (the token, compaction, a fault of the member), all
+ * watches are created anew on a new stream. */
 static void on_canceled(el_watches *watches, el_watch *watch,
                         const char *reason) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};
@@ -159,8 +163,8 @@ static void on_events(el_watches *watches, int64_t id,
                       const Etcd__WatchResponse *message) {
   for (size_t i = 0; i < message->n_events; i++) {
     const Etcd__Event *from = message->events[i];
-    el_watch *watch =
-        find(watches, id); /* the last event may have stopped it */
+    /* The owner may have stopped the watch in the previous event. */
+    el_watch *watch = find(watches, id);
     el_watch_event event = {0};
     if (watch == NULL) return;
     event.kind = from->type == ETCD__EVENT__EVENT_TYPE__DELETE
@@ -189,14 +193,14 @@ static void on_created(el_watches *watches, el_watch *watch, int64_t rev) {
   watch->on_event(watch, &event);
 }
 
-/* Ignores messages about watches that were stopped meanwhile. */
+/* Handles |message|. A message about a watch that was stopped meanwhile is ignored. */
 static void on_response(el_watches *watches,
                         const Etcd__WatchResponse *message) {
   int64_t id =
       message->created ? take_answered(watches, message) : message->watch_id;
   el_watch *watch = find(watches, id);
   if (message->created && id == 0) {
-    restart_stream(watches); /* which watches etcd has is unknown */
+    restart_stream(watches); /* it is unknown which watches etcd has created */
   } else if (watch == NULL) {
     return;
   } else if (message->canceled) {
@@ -235,7 +239,7 @@ static void on_reopen(el_timer *timer) {
   el_watch *old = watches->by_id, *watch, *next;
   if (watches->st != NULL || old == NULL) return;
   open_stream(watches);
-  if (watches->st == NULL) return; /* it waits for a token */
+  if (watches->st == NULL) return; /* open_stream waits for a token */
   watches->by_id = NULL;
   HASH_ITER(hh, old, watch, next) {
     HASH_DEL(old, watch);
@@ -244,7 +248,8 @@ static void on_reopen(el_timer *timer) {
   }
 }
 
-/* If no stream may be opened yet, waits for that; then on_token continues. */
+/* Opens the stream. If a token is needed first, waits for the token, and on_token then opens the
+ * stream. */
 static void open_stream(el_watches *watches) {
   static const el_stream_events events = {on_message, on_ended};
   if (!el_auth_is_ready(watches->auth)) {
@@ -265,7 +270,8 @@ static void on_token(el_token_wait *wait, const el_error *err) {
   }
 }
 
-/* Opens the stream to the new member at once, unless that has just failed, too. */
+/* Closes the stream and opens one to the new member. It does so at once, unless a call to the new
+ * member has also just failed; then after a delay. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_watches *watches = EL_CONTAINER_OF(listener, el_watches, listener);
   (void)cause;
@@ -315,7 +321,7 @@ static void start(el_watches *watches, el_watch *watch, el_bytes key,
   }
   if (watches->st != NULL) {
     send_create(watches, watch);
-  } /* else on_reopen or on_token creates it */
+  } /* otherwise on_reopen or on_token creates it */
 }
 
 void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {

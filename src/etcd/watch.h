@@ -1,10 +1,10 @@
 /* watch: the watch stream of a client, for any number of keys.
  *
- * Watches start at revision 0, which means now. etcd puts a watch from an earlier revision on a
- * list that it serves only every 100 ms (mvcc/watchable_store.go); that is why other clients need
- * that long for a handoff. So a watch reports only what happens after its `created`; its owner
- * reads once when that has come. If the stream breaks, it is opened again and each watch is created
- * anew.
+ * Each watch starts at revision 0, which means now. etcd puts a watch that starts at an earlier
+ * revision on a list that it serves only every 100 ms (mvcc/watchable_store.go). That is why other
+ * clients may need 100 ms to see that a lock was released. A watch that starts now only reports
+ * what happens after etcd's `created` message. So when this message has come, the owner of the
+ * watch reads its key once. If the stream breaks, it is opened again, and each watch is created anew.
  */
 #ifndef ETCDLOCK_ETCD_WATCH_H
 #define ETCDLOCK_ETCD_WATCH_H
@@ -20,13 +20,15 @@
 typedef struct el_watches el_watches;
 typedef struct el_watch el_watch;
 
-/* el_watch_event is one event of a watch; valid during the callback only. */
+/* el_watch_event is one event of a watch. It is valid during the callback only. */
 typedef struct el_watch_event {
   enum {
-    EL_WATCH_CREATED, /* events come from now on; rev: the store's revision */
-    EL_WATCH_DELETED, /* rev: of the deletion */
-    EL_WATCH_PUT,     /* rev: of the put; lease: the key's lease, 0: none */
-    EL_WATCH_REFUSED  /* the watch has ended for good; err tells why */
+    EL_WATCH_CREATED, /* events follow from now on; rev: the store's revision */
+    EL_WATCH_DELETED, /* rev: the revision of the deletion */
+    /* rev: the revision of the put; lease: the key's lease, 0: none */
+    EL_WATCH_PUT,
+    /* the watch has ended and will not be created again; err tells why */
+    EL_WATCH_REFUSED
   } kind;
   int64_t rev;
   int64_t lease;
@@ -39,16 +41,18 @@ struct el_watch {
   void (*on_event)(el_watch *watch, const el_watch_event *event);
   /* The rest is written by watch.c only. */
   el_bytes key;
-  int64_t id;      /* on the stream; 0: not started */
-  bool is_prefix;  /* |key| is a prefix */
-  bool is_created; /* created on the present stream; false if |id| is 0 */
+  int64_t id;     /* the watch's ID on the stream; 0: not started */
+  bool is_prefix; /* |key| is a prefix */
+  /* etcd has created the watch on the present stream or, while there is no stream, on the last one.
+   * false if |id| is 0 */
+  bool is_created;
   UT_hash_handle hh;
 };
 
 /* el_watches_new prepares a watch stream, which the first watch opens. @thread io */
 el_watches *el_watches_new(el_auth *auth, el_timers *timers);
 
-/* el_watches_free closes the stream; no event comes any more. @thread io */
+/* el_watches_free closes the stream. No event is reported any more. @thread io */
 void el_watches_free(el_watches *watches);
 
 /* el_watch_start watches |key|, whose bytes must live until el_watch_stop. @thread io */
@@ -59,12 +63,13 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key);
 void el_watch_start_prefix(el_watches *watches, el_watch *watch,
                            el_bytes prefix);
 
-/* el_watch_move transfers the running watch of |from| to |to|; |from| is then not started. |key| is
- * the same key, in memory that lives until |to| is stopped. @thread io */
+/* el_watch_move transfers a running watch from |from| to |to|. Afterwards |from| is not started.
+ * |key| is the same key, in memory that lives until |to| is stopped. @thread io */
 void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
                    el_bytes key);
 
-/* el_watch_stop ends |watch|: no event comes any more. Harmless if it is not started. @thread io */
+/* el_watch_stop ends |watch|: no event is reported any more. It does nothing if |watch| is not
+ * started. @thread io */
 void el_watch_stop(el_watches *watches, el_watch *watch);
 
 #endif
