@@ -14,10 +14,10 @@
 
 #include "base/text.h"
 
-/* The bundle of all public CAs has 220 kB. */
+/* The size limit of a file. For comparison: the bundle of all public CAs has 220 kB. */
 enum { FILE_BYTES_MAX = 4 << 20 };
 
-/* Fills |err|: "LABEL PROBLEM". Returns false. */
+/* Fills |err| with the message "LABEL PROBLEM". Returns false. */
 static bool reject(el_error *err, const el_pem *pem, const char *problem) {
   el_error_set(err, EL_INVALID, "%s %s", pem->label, problem);
   return false;
@@ -48,8 +48,8 @@ static bool read_all(el_pem_text *to, int fd) {
   return n_read == to->len;
 }
 
-/* Calls fstat before it reads: a change between the two differs from file_stat,
- * so the next el_pem_has_changed finds it. */
+/* Reads the file that is open as |fd|. It calls fstat before it reads. If the file changes between
+ * the two, it differs from file_stat, so that the next el_pem_has_changed finds the change. */
 static bool read_open_file(el_pem_text *to, const el_pem *pem, int fd,
                            el_error *err) {
   if (fstat(fd, &to->file_stat) != 0 || !S_ISREG(to->file_stat.st_mode)) {
@@ -71,7 +71,7 @@ static bool read_open_file(el_pem_text *to, const el_pem *pem, int fd,
 }
 
 static bool read_file(el_pem_text *to, const el_pem *pem, el_error *err) {
-  /* O_NONBLOCK: if it is a pipe, open must not wait for a writer. */
+  /* O_NONBLOCK: if the file is a pipe, open must not wait for a writer. */
   int fd = open(pem->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   bool ok;
   if (fd < 0) {
@@ -147,8 +147,8 @@ void el_pem_destroy(el_pem *pem) {
 
 /* ---- parsing ---- */
 
-/* Is called for an encrypted key. Without it OpenSSL would ask for the password
- * at the terminal. */
+/* OpenSSL calls this function for the password of an encrypted key. By default OpenSSL would ask
+ * for the password at the terminal. */
 static int refuse_password(char *to, int size, int is_writing,
                            void *is_encrypted) {
   (void)to, (void)size, (void)is_writing;
@@ -156,9 +156,9 @@ static int refuse_password(char *to, int size, int is_writing,
   return -1;
 }
 
-/* Returns the reason of the last error of OpenSSL's PEM reader, 0 if none, and
- * removes the errors since ERR_set_mark from the thread's error queue: other
- * users of OpenSSL on this thread do not expect them there. */
+/* Returns the reason of the last error if it comes from OpenSSL's PEM reader; otherwise 0. Also
+ * removes the errors since ERR_set_mark from the thread's error queue, because other users of
+ * OpenSSL on this thread do not expect them there. */
 static int take_pem_reason(void) {
   unsigned long code = ERR_peek_last_error();
   ERR_pop_to_mark();
@@ -198,7 +198,7 @@ STACK_OF(X509) * el_pem_certificates(const el_pem *pem, el_error *err) {
   }
   reason = take_pem_reason();
   BIO_free(bio);
-  /* Success ends with "no start line": there is no further certificate. */
+  /* After the last certificate OpenSSL reports "no start line", so this reason is a success. */
   if (reason != PEM_R_NO_START_LINE || sk_X509_num(list) == 0) {
     reject_certificates(pem, reason, err);
     sk_X509_pop_free(list, X509_free);
@@ -234,7 +234,7 @@ EVP_PKEY *el_pem_key(const el_pem *pem, el_error *err) {
 
 /* ---- certificates in messages ---- */
 
-/* Moves the text in |bio| to |to|, and frees |bio|. NULL: an empty text. */
+/* Moves the text in |bio| to |to|, and frees |bio|. If |bio| is NULL, the text is empty. */
 static void take_text(BIO *bio, char *to) {
   int len = bio != NULL ? BIO_read(bio, to, EL_CERTIFICATE_TEXT_SIZE) : 0;
   to[len > 0 ? len : 0] = '\0';
@@ -275,8 +275,8 @@ void el_certificate_format_name(const X509_NAME *name, char *to) {
   take_text(bio, to);
 }
 
-/* Returns the subject alternative names; NULL if there are none or they are
- * malformed. Leaves no error in OpenSSL's error queue. */
+/* Returns the subject alternative names. Returns NULL if there are none or they are malformed.
+ * Leaves no error in OpenSSL's error queue. */
 static GENERAL_NAMES *alternative_names(const X509 *cert) {
   GENERAL_NAMES *names;
   ERR_set_mark();

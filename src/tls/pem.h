@@ -1,7 +1,7 @@
 /* pem: reads and parses certificates and keys, and formats certificates.
  *
- * The PEM text may be a private key. It is read without intermediate buffers,
- * overwritten before it is freed, and never quoted in a message.
+ * A PEM text may be a private key. So it is read without intermediate buffers, overwritten before
+ * it is freed, and never quoted in a message.
  */
 #ifndef ETCDLOCK_TLS_PEM_H
 #define ETCDLOCK_TLS_PEM_H
@@ -21,28 +21,28 @@ enum { EL_PEM_LABEL_SIZE = 112 };
 typedef struct el_pem_text {
   char *bytes; /* NUL-terminated; NULL: the option is not set */
   size_t len;
-  struct stat file_stat; /* of the file when it was read */
+  struct stat file_stat; /* the state of the file when it was read */
 } el_pem_text;
 
 /* el_pem is the value of an option that is a file name or a PEM string. */
 typedef struct el_pem {
   char label[EL_PEM_LABEL_SIZE]; /* for messages: 'cert "file"' or 'cert_pem' */
-  char *file;                    /* NULL: a PEM string, or not set */
+  /* the file name; NULL: a PEM string, or not set */
+  char *file;
   el_pem_text text;
 } el_pem;
 
-/* el_pem_init reads |file| or copies |text|; at most one may be given. |option|
- * is the name of the option for the file. Returns false and fills |err|
- * ("invalid", "nomem") on failure. The caller destroys |pem| in either case.
- * @thread lua */
+/* el_pem_init reads |file| or copies |text|; at least one of the two must be NULL. |option| is the
+ * name of the option for the file. Returns false and fills |err| ("invalid", "nomem") on failure.
+ * The caller calls el_pem_destroy also after a failure. @thread lua */
 bool el_pem_init(el_pem *pem, const char *option, const char *file,
                  const char *text, el_error *err);
 
 /* el_pem_destroy overwrites and frees what |pem| holds. @thread any */
 void el_pem_destroy(el_pem *pem);
 
-/* el_pem_has_changed returns whether the file differs from the file that was
- * read, by its time, size and inode. @thread io */
+/* el_pem_has_changed returns whether the time, the size or the inode of the file has changed since
+ * the file was read. @thread io */
 bool el_pem_has_changed(const el_pem *pem);
 
 /* el_pem_reread reads the file again, or copies the PEM string, into |to|,
@@ -55,21 +55,20 @@ void el_pem_wipe(el_pem_text *text);
 
 /* ---- parsing ---- */
 
-/* el_pem_certificates returns all certificates in |pem|, in order, at least
- * one. The caller frees them. Returns NULL and fills |err| ("invalid") if a
- * certificate is damaged or there is none. @thread any */
+/* el_pem_certificates returns all certificates in |pem|, at least one, in their order. The caller
+ * frees them. Returns NULL and fills |err| ("invalid") if |pem| contains a damaged certificate or
+ * none. @thread any */
 STACK_OF(X509) * el_pem_certificates(const el_pem *pem, el_error *err);
 
-/* el_pem_key returns the private key in |pem|, which the caller frees. Returns
- * NULL and fills |err| ("invalid") if there is none or it is encrypted.
- * @thread any */
+/* el_pem_key returns the private key in |pem|, which the caller frees. Returns NULL and fills |err|
+ * ("invalid") if |pem| contains no private key, or a damaged or encrypted one. @thread any */
 EVP_PKEY *el_pem_key(const el_pem *pem, el_error *err);
 
 /* ---- certificates in messages ----
  *
- * |to| has EL_CERTIFICATE_TEXT_SIZE bytes; a longer text is cut and ends with
- * "...". The text is untrusted, as it comes from the certificate: pass it on
- * through el_error_set, which escapes it. */
+ * The functions below write to |to|, which must have EL_CERTIFICATE_TEXT_SIZE bytes. A longer text
+ * is cut and ends with "...". The text comes from the certificate, so it is untrusted: pass it to
+ * el_error_set, which escapes it. */
 
 enum { EL_CERTIFICATE_TEXT_SIZE = 96 };
 
@@ -82,8 +81,8 @@ bool el_certificate_is_outside_validity(const X509 *cert, char *to);
  * @thread any */
 void el_certificate_format_name(const X509_NAME *name, char *to);
 
-/* el_certificate_format_hosts writes the host names and addresses of |cert| to
- * |to|; its subject if it has none. @thread any */
+/* el_certificate_format_hosts writes the host names and addresses in |cert| to |to|. If |cert| has
+ * none, it writes the subject. @thread any */
 void el_certificate_format_hosts(const X509 *cert, char *to);
 
 #endif

@@ -1,8 +1,8 @@
 /* probe: finds out why a connection fails, by a connection of its own.
  *
- * It connects, looks at the first bytes that the server sends, performs a TLS
- * handshake if the server speaks TLS, and translates the result into a message
- * with a remedy. It sends nothing but the start of the protocol.
+ * The probe connects and looks at the first bytes that the server sends. If the server speaks TLS,
+ * the probe performs a TLS handshake. It translates the result into a message with a remedy. The
+ * probe sends nothing but the start of the protocol.
  */
 #include "tls/tls_int.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- connection ---- */
 
-/* Waits for |events|. Returns false at |deadline_ms| or if stop_fd is
+/* Waits until |events| occur on conn->fd. Returns false at |deadline_ms|, or if stop_fd is
  * readable. */
 static bool wait_for(const el_probe_connection *conn, short events,
                      int64_t deadline_ms) {
@@ -66,8 +66,8 @@ static int64_t count_addresses(const struct addrinfo *at) {
   return n;
 }
 
-/* Connects to the first address of |host| that accepts a connection, until
- * |deadline_ms| or until |stop_fd| is readable. Returns false if none does. */
+/* Connects to the first address of |host| that accepts a connection. Returns false if none accepts
+ * before |deadline_ms|, or before |stop_fd| is readable. */
 static bool open_connection(el_probe_connection *conn, const char *host,
                             const char *port, int64_t deadline_ms,
                             int stop_fd) {
@@ -89,13 +89,13 @@ static bool open_connection(el_probe_connection *conn, const char *host,
   return conn->fd >= 0;
 }
 
-/* Errors are ignored: they show when receiving. */
+/* Sends |bytes|. An error is ignored, because the next attempt to receive shows it. */
 static void send_bytes(el_probe_connection *conn, const void *bytes,
                        size_t len) {
   const char *from = bytes;
   while (len > 0 && wait_for(conn, POLLOUT, conn->deadline_ms)) {
-    /* MSG_NOSIGNAL: the server may have closed, and SIGPIPE may not be
-     * blocked. */
+    /* MSG_NOSIGNAL: if the server has closed the connection, send must not raise SIGPIPE, which may
+     * not be blocked. */
     ssize_t n = send(conn->fd, from, len, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) return;
     if (n > 0) {
@@ -114,8 +114,8 @@ static void keep_first_bytes(el_probe_connection *conn, const void *bytes,
   conn->n_first += n;
 }
 
-/* Receives up to |size| bytes. Returns how many; 0 at the end of the connection
- * or at the deadline. */
+/* Receives up to |size| bytes and returns their number. Returns 0 if the connection or the time has
+ * ended. */
 static size_t receive(el_probe_connection *conn, void *to, size_t size) {
   while (wait_for(conn, POLLIN, conn->deadline_ms)) {
     ssize_t n = recv(conn->fd, to, size, 0);
@@ -127,8 +127,8 @@ static size_t receive(el_probe_connection *conn, void *to, size_t size) {
   return 0;
 }
 
-/* TLS: a record of any type (20 to 24), version 3.x (RFC 8446, 5.1). HTTP/2:
- * the server's first frame is SETTINGS (type 4) on stream 0 (RFC 9113, 3.4). */
+/* TLS begins with a record of any type (20 to 24), version 3.x (RFC 8446, 5.1). HTTP/2 begins with
+ * the server's SETTINGS frame (type 4) on stream 0 (RFC 9113, 3.4). */
 el_probe_protocol el_probe_detect_protocol(const el_probe_connection *conn) {
   static const uint8_t stream_0[4];
   const uint8_t *b = conn->first;
@@ -145,9 +145,8 @@ el_probe_protocol el_probe_detect_protocol(const el_probe_connection *conn) {
 
 /* ---- handshake ----
  *
- * OpenSSL reads and writes memory buffers, so that the first bytes of the
- * server are kept whatever OpenSSL makes of them. The server's certificate is
- * verified. */
+ * OpenSSL reads from and writes to memory buffers. So the probe keeps the first bytes of the
+ * server, whatever OpenSSL does with them. The server's certificate is verified. */
 
 typedef struct session {
   SSL *ssl;
@@ -155,8 +154,8 @@ typedef struct session {
   el_probe_handshake *hs;
 } session;
 
-/* Records the first problem with a certificate; does not change OpenSSL's
- * result |ok|. */
+/* Records the first problem with a certificate. Returns |ok|, so that OpenSSL's result does not
+ * change. */
 static int on_verified(int ok, X509_STORE_CTX *store) {
   const SSL *ssl =
       X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -174,7 +173,7 @@ static int on_verified(int ok, X509_STORE_CTX *store) {
   return ok;
 }
 
-/* Is called when the server asks for a client certificate. */
+/* OpenSSL calls this function when the server asks for a client certificate. */
 static int on_cert_requested(SSL *ssl, void *arg) {
   el_probe_handshake *hs = arg;
   (void)ssl;
@@ -182,7 +181,8 @@ static int on_cert_requested(SSL *ssl, void *arg) {
   return 1;
 }
 
-/* OpenSSL reports a server's alert as SSL_AD_REASON_OFFSET plus the alert. */
+/* Records why OpenSSL failed. OpenSSL reports an alert of the server as SSL_AD_REASON_OFFSET plus
+ * the alert. */
 static void record_failure(el_probe_handshake *hs) {
   unsigned long code = ERR_peek_error();
   int reason = ERR_GET_REASON(code);
@@ -203,8 +203,8 @@ static void flush(const session *s) {
   }
 }
 
-/* Receives bytes and calls |step| until it succeeds or fails, or the connection
- * or the time ends. Returns whether it succeeded. */
+/* Calls |step|, and receives more bytes for it, until |step| succeeds or fails. Returns true if it
+ * has succeeded. Returns false if it has failed, or if the connection or the time has ended. */
 static bool run_step(const session *s, int (*step)(SSL *ssl)) {
   char bytes[4096];
   for (;;) {
@@ -229,9 +229,9 @@ static int read_once(SSL *ssl) {
   return SSL_read(ssl, &byte, 1);
 }
 
-/* Performs the handshake and reads once. With TLS 1.3 the client's handshake
- * ends before the server has checked the client certificate: an alert that
- * rejects it is the first thing to read. Otherwise that is HTTP/2's SETTINGS
+/* Performs the handshake and reads once. With TLS 1.3, the client's handshake ends before the
+ * server has checked the client certificate. So the first thing to read may be an alert that
+ * rejects the certificate. If the server accepts it, the first thing to read is HTTP/2's SETTINGS
  * frame. */
 static void perform(const session *s) {
   const unsigned char *alpn;
@@ -252,7 +252,8 @@ static bool is_address(const char *name) {
          inet_pton(AF_INET6, name, address) == 1;
 }
 
-/* Sets |name| as the name that the certificate must contain, and for SNI. */
+/* Sets |name| as the name that the certificate must contain. A host name is also sent to the server
+ * (SNI). */
 static bool set_name(SSL *ssl, const char *name) {
   X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
   if (is_address(name)) {
@@ -293,7 +294,7 @@ bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
 
 /* ---- messages ---- */
 
-/* The start of each message; its argument is probe.address. */
+/* The start of each message. The argument of its %s is probe.address. */
 #define ETCD_AT "etcd %.80s: "
 
 typedef struct probe {
@@ -301,7 +302,7 @@ typedef struct probe {
   const char *address;
   char host[256], port[8]; /* the parts of |address| */
   int64_t deadline_ms;     /* on the clock of el_now_ms */
-  int stop_fd;             /* readable: end the probe */
+  int stop_fd;             /* if it is readable, the probe ends */
   SSL_CTX *ctx;
 } probe;
 
@@ -386,8 +387,8 @@ static void set_verify_error(const probe *p, const el_probe_handshake *hs,
   }
 }
 
-/* The server's alert does not name the problem with the client certificate: Go
- * 1.19 sends "bad certificate" for any. So the certificate is checked here. */
+/* The server's alert does not tell what is wrong with the client certificate: Go 1.19 sends "bad
+ * certificate" for each problem. So this function checks the certificate itself. */
 static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
                               el_error *err) {
   X509 *own = SSL_CTX_get0_certificate(p->ctx);
@@ -418,7 +419,7 @@ static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
   }
 }
 
-/* Returns true, as set_alert does. */
+/* Returns true, so that set_alert can return its result. */
 static bool set_not_etcd(const probe *p, el_error *err) {
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT
@@ -428,7 +429,7 @@ static bool set_not_etcd(const probe *p, el_error *err) {
   return true;
 }
 
-/* Returns true, as set_alert does. */
+/* Returns true, so that set_alert can return its result. */
 static bool set_nothing_in_common(const probe *p, el_error *err) {
   el_error_set(
       err, EL_PROTOCOL,
@@ -439,7 +440,8 @@ static bool set_nothing_in_common(const probe *p, el_error *err) {
   return true;
 }
 
-/* Returns false, without an error, for an alert that may be temporary. */
+/* Fills |err| and returns true. Returns false, without an error, for an alert that may be
+ * temporary. */
 static bool set_alert(const probe *p, const el_probe_handshake *hs,
                       el_error *err) {
   switch (hs->alert) {
@@ -449,8 +451,7 @@ static bool set_alert(const probe *p, const el_probe_handshake *hs,
     case SSL_AD_NO_APPLICATION_PROTOCOL:
       return set_not_etcd(p, err);
     case SSL_AD_HANDSHAKE_FAILURE:
-      /* An OpenSSL server sends this up to TLS 1.2 for a missing
-       * certificate. */
+      /* Up to TLS 1.2, an OpenSSL server sends this alert if the client certificate is missing. */
       if (!hs->is_cert_requested) return set_nothing_in_common(p, err);
       break;
     case SSL_AD_UNRECOGNIZED_NAME:
@@ -490,7 +491,7 @@ static bool set_failure(const probe *p, const el_probe_handshake *hs,
 
 /* ---- probes ---- */
 
-/* Starts a TLS handshake. Returns the protocol of the server's answer. */
+/* Connects and starts a TLS handshake. Returns the protocol of the server's answer. */
 static el_probe_protocol try_tls(const probe *p, el_probe_handshake *hs) {
   el_probe_connection conn;
   memset(hs, 0, sizeof *hs);
@@ -502,7 +503,7 @@ static el_probe_protocol try_tls(const probe *p, el_probe_handshake *hs) {
   return el_probe_detect_protocol(&conn);
 }
 
-/* Starts HTTP/2 without TLS. Returns the protocol of the server's answer. */
+/* Connects and starts HTTP/2 without TLS. Returns the protocol of the server's answer. */
 static el_probe_protocol try_plain(const probe *p) {
   static const char start[] =
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" /* preface */
@@ -520,9 +521,9 @@ static el_probe_protocol try_plain(const probe *p) {
   return el_probe_detect_protocol(&conn);
 }
 
-/* The client uses TLS. An etcd without TLS closes the connection without an
- * answer to a TLS handshake, as other failing servers do, so HTTP/2 without TLS
- * is tried as well. */
+/* The probe of a client that uses TLS. An etcd without TLS only closes the connection when a TLS
+ * handshake begins, but servers with other problems do the same. So the probe also tries HTTP/2
+ * without TLS. */
 static bool probe_tls(const probe *p, el_error *err) {
   el_probe_handshake hs;
   el_probe_protocol protocol = try_tls(p, &hs);
@@ -546,8 +547,8 @@ static bool probe_tls(const probe *p, el_error *err) {
   return hs.is_done && !hs.has_h2 && set_not_etcd(p, err);
 }
 
-/* The client uses no TLS. An etcd with TLS closes the connection without an
- * answer to HTTP/2, so a TLS handshake is tried as well. */
+/* The probe of a client that uses no TLS. An etcd with TLS only closes the connection when HTTP/2
+ * without TLS begins. So the probe also tries a TLS handshake. */
 static bool probe_plain(const probe *p, el_error *err) {
   el_probe_handshake hs;
   el_probe_protocol protocol = try_plain(p);
@@ -586,7 +587,7 @@ bool el_tls_probe(el_tls *tls, const char *address, int timeout_ms, int stop_fd,
   if (!split_address(&p)) return false;
   p.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
   if (p.ctx == NULL) return false;
-  /* The preparation of the certificates does not count. */
+  /* The time to prepare the certificates does not count. */
   p.deadline_ms = el_now_ms() + timeout_ms;
   has_cause = tls != NULL ? probe_tls(&p, err) : probe_plain(&p, err);
   SSL_CTX_free(p.ctx);

@@ -8,8 +8,8 @@
 
 /* ---- OpenSSL contexts ---- */
 
-/* Fills |err| with OpenSSL's reason for rejecting valid PEM, such as a key that
- * is too short for the system's security level. Returns false. */
+/* Fills |err| with OpenSSL's reason for rejecting valid PEM. Example: a key is too short for the
+ * system's security level. Returns false. */
 static bool reject(el_error *err, const el_pem *pem) {
   const char *reason = ERR_reason_error_string(ERR_peek_last_error());
   el_error_set(err, EL_INVALID, "%s is not usable: %s", pem->label,
@@ -30,7 +30,8 @@ static bool add_cas(SSL_CTX *ctx, const el_pem *pem, el_error *err) {
   return ok;
 }
 
-/* The client's certificate comes first, then the intermediate CAs. */
+/* Adds the certificates in |pem|: the first is the client's certificate, the others are
+ * intermediate CAs. */
 static bool add_chain(SSL_CTX *ctx, const el_pem *pem, el_error *err) {
   STACK_OF(X509) *list = el_pem_certificates(pem, err);
   bool ok = list != NULL;
@@ -62,14 +63,13 @@ static bool add_key(SSL_CTX *ctx, const el_pem pems[], el_error *err) {
   return ok;
 }
 
-/* Offers the same versions, ciphers, group and ALPN protocol as gRPC 1.51, so
- * that a probe fails for the same reasons. */
+/* The context offers the same versions, ciphers, group and ALPN protocol as gRPC 1.51, so that a
+ * probe fails for the same reasons as gRPC. */
 SSL_CTX *el_tls_bare_context(void) {
   static const unsigned char h2[] = {2, 'h', '2'};
   SSL_CTX *ctx;
-  /* Without NO_ATEXIT, a process that exits while a probe or gRPC is inside
-   * OpenSSL crashes, because OpenSSL frees its state at exit. Only the first
-   * call in a process has an effect. */
+  /* Without NO_ATEXIT, OpenSSL frees its state when the process exits. If a probe or gRPC is inside
+   * OpenSSL at that time, the process crashes. Only the first call in a process has an effect. */
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
   ctx = SSL_CTX_new(TLS_client_method());
   if (ctx == NULL) return NULL;
@@ -81,15 +81,15 @@ SSL_CTX *el_tls_bare_context(void) {
     return NULL;
   }
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-  /* As in gRPC, each certificate in cacert is trusted, also one that is not a
-   * root. */
+  /* As in gRPC, each certificate in cacert is trusted, even if it is not a root. */
   X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx),
                        X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
   return ctx;
 }
 
 static SSL_CTX *make_context(const el_pem pems[], el_error *err) {
-  SSL_CTX *ctx = el_tls_bare_context(); /* must be the first use of OpenSSL */
+  /* Must be etcdlock's first use of OpenSSL, because of NO_ATEXIT. */
+  SSL_CTX *ctx = el_tls_bare_context();
   bool ok;
   ERR_set_mark();
   if (ctx == NULL) {
@@ -129,7 +129,8 @@ static bool is_cert_valid_now(const SSL_CTX *ctx, const el_pem *pem,
   return false;
 }
 
-/* A CA bundle may contain expired CAs, but at least one CA that is valid. */
+/* Returns whether at least one CA certificate in |pem| is valid now. The other ones may have
+ * expired. */
 static bool has_valid_ca(const el_pem *pem, el_error *err) {
   STACK_OF(X509) *list = el_pem_certificates(pem, err);
   char validity[EL_CERTIFICATE_TEXT_SIZE];
@@ -157,8 +158,9 @@ static bool check(const el_pem pems[], el_error *err) {
 
 /* ---- new, ref and unref ---- */
 
-/* Returns the CA file of the distribution; NULL if there is none. gRPC does not
- * report a missing file, and its list of places is outdated. */
+/* Returns the system's CA file: the environment variable SSL_CERT_FILE, or if it is not set, the
+ * file of the distribution. Returns NULL if there is none. gRPC's own search is not used, because it
+ * does not report a missing file, and its list of places is outdated. */
 static const char *system_ca_file(void) {
   static const char *const places[] = {
       "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
@@ -262,8 +264,7 @@ static bool is_same_text(const el_pem_text *a, const el_pem_text *b) {
          (a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0);
 }
 
-/* Exchanges the texts of |tls| and |fresh|. Returns whether one of them
- * differs. */
+/* Exchanges the texts of |tls| and |fresh|. Returns whether any text of |tls| has changed. */
 static bool swap_texts(el_tls *tls, el_pem fresh[]) {
   bool is_different = false;
   pthread_mutex_lock(&tls->mu);

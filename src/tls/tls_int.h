@@ -1,4 +1,4 @@
-/* tls_int: shared by tls.c, probe.c and the fuzz target handshake. */
+/* tls_int: declarations that tls.c, probe.c and the fuzz target handshake share. */
 #ifndef ETCDLOCK_TLS_TLS_INT_H
 #define ETCDLOCK_TLS_TLS_INT_H
 
@@ -20,20 +20,21 @@ enum { EL_TLS_CA, EL_TLS_CERT, EL_TLS_KEY, EL_TLS_PEMS };
  * |pems| change. */
 struct el_tls {
   atomic_int refs;
-  bool has_own_cas;   /* the option cacert or cacert_pem is set */
-  char *server_name;  /* the option; NULL: not set */
-  pthread_mutex_t mu; /* guards the texts in |pems|: the I/O thread writes them,
-                         a probe reads them; no other mutex is taken under it */
+  bool has_own_cas;  /* the option cacert or cacert_pem is set */
+  char *server_name; /* the option; NULL: not set */
+  /* guards the texts in |pems|, which the I/O thread writes and a probe reads; no other mutex is
+   * locked under it */
+  pthread_mutex_t mu;
   el_pem pems[EL_TLS_PEMS];
 };
 
-/* el_tls_context returns an OpenSSL context for client connections, configured
- * as gRPC does, with the present certificates of |tls|. The caller frees it.
- * Returns NULL if there is no memory. @thread any @locks tls->mu */
+/* el_tls_context returns an OpenSSL context for client connections, configured as gRPC configures
+ * its own, with the certificates that |tls| holds now. The caller frees it. Returns NULL if there
+ * is no memory. @thread any @locks tls->mu */
 SSL_CTX *el_tls_context(el_tls *tls);
 
-/* el_tls_bare_context returns the same without CAs and certificates, so that no
- * server is trusted. @thread any */
+/* el_tls_bare_context returns a context like that of el_tls_context, but without CAs and
+ * certificates, so that it trusts no server. @thread any */
 SSL_CTX *el_tls_bare_context(void);
 
 /* ---- probe.c ---- */
@@ -43,13 +44,14 @@ enum { EL_PROBE_FIRST_LEN = 9 }; /* length of an HTTP/2 frame header */
 /* el_probe_connection is the TCP connection of a probe. */
 typedef struct el_probe_connection {
   int fd;
-  int stop_fd;                       /* readable: end the probe */
-  int64_t deadline_ms;               /* on the clock of el_now_ms */
-  uint8_t first[EL_PROBE_FIRST_LEN]; /* the first bytes that were received */
+  int stop_fd;         /* if it is readable, the probe ends */
+  int64_t deadline_ms; /* on the clock of el_now_ms */
+  /* the first bytes that the probe has received */
+  uint8_t first[EL_PROBE_FIRST_LEN];
   size_t n_first;
 } el_probe_connection;
 
-/* el_probe_protocol is the protocol that a server was seen to speak. */
+/* el_probe_protocol is the protocol that a server speaks, as far as its first bytes show. */
 typedef enum el_probe_protocol {
   EL_PROBE_NOTHING, /* no bytes were received */
   EL_PROBE_TLS,
@@ -69,13 +71,15 @@ typedef struct el_probe_handshake {
   char subject[EL_CERTIFICATE_TEXT_SIZE];
   char issuer[EL_CERTIFICATE_TEXT_SIZE];
   char hosts[EL_CERTIFICATE_TEXT_SIZE];
-  char validity[EL_CERTIFICATE_TEXT_SIZE]; /* empty: within its period */
+  /* empty: the certificate is within its validity period */
+  char validity[EL_CERTIFICATE_TEXT_SIZE];
   bool is_cert_requested; /* the server asked for a client certificate */
   bool is_done;           /* the handshake succeeded */
   bool has_h2;            /* the server chose HTTP/2 by ALPN */
   int alert;              /* SSL_AD_* that the server sent; 0: none */
-  int failure; /* SSL_R_* of OpenSSL, if neither certificate nor alert is the
-                  cause; 0: none */
+  /* SSL_R_*: OpenSSL's reason if the handshake failed, but neither because of a certificate nor
+   * because of an alert; 0: none */
+  int failure;
 } el_probe_handshake;
 
 /* el_probe_run_handshake performs a TLS handshake over |conn| with |ctx|.
