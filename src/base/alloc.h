@@ -1,9 +1,8 @@
 /* alloc: allocation that cannot fail, byte ranges, and secrets.
  *
- * el_alloc, el_realloc and el_strndup are for the I/O thread, which cannot
- * report a lack of memory. They abort the process, as gRPC core does, which
- * runs on the same thread. Code that runs in a Lua call uses malloc instead
- * and returns "nomem".
+ * el_alloc, el_realloc and el_strndup are for the I/O thread, which cannot report that there is no
+ * memory. In this case they abort the process. gRPC core, which runs on the same thread, does the
+ * same. Code that runs in a Lua call uses malloc instead and returns "nomem".
  */
 #ifndef ETCDLOCK_BASE_ALLOC_H
 #define ETCDLOCK_BASE_ALLOC_H
@@ -40,8 +39,7 @@ char *el_bytes_copy(el_bytes bytes);
 /* el_bytes_are_equal compares length and content. @thread any */
 bool el_bytes_are_equal(el_bytes a, el_bytes b);
 
-/* el_bytes_free frees copy.data, which el_bytes_copy returned; NULL is allowed.
- * @thread any */
+/* el_bytes_free frees |copy|, which el_bytes_copy has made; copy.data may be NULL. @thread any */
 void el_bytes_free(el_bytes copy);
 
 /* ---- secrets ---- */

@@ -13,10 +13,11 @@ typedef struct task {
 } task;
 
 static struct {
-  pthread_mutex_t mu; /* guards n_running; no other mutex is taken under it */
+  pthread_mutex_t mu; /* guards n_running; no other mutex is locked under it */
   pthread_cond_t ended;
-  unsigned n_running;          /* threads that have not ended */
-  atomic_uint fork_generation; /* of the process that runs these threads */
+  unsigned n_running; /* threads that have not ended */
+  /* the fork generation of the process that runs these threads */
+  atomic_uint fork_generation;
 } background = {.mu = PTHREAD_MUTEX_INITIALIZER,
                 .ended = PTHREAD_COND_INITIALIZER};
 
@@ -54,8 +55,8 @@ bool el_background_start(void (*run)(void *arg), void *arg) {
 }
 
 void el_background_wait(void) {
-  /* A forked child has none of its parent's threads, one of which may have held
-   * the mutex at the fork. */
+  /* A forked child does not wait, because it has none of its parent's threads. It must not lock the
+   * mutex either, because one of those threads may have held the mutex at the fork. */
   if (atomic_load(&background.fork_generation) != el_fork_generation()) return;
   pthread_mutex_lock(&background.mu);
   while (background.n_running > 0) {

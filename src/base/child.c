@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* Returns a descriptor; a negative number if there is no terminal. */
+/* Returns a descriptor of the controlling terminal, or a negative number if there is none. */
 static int open_terminal(void) {
   return open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
 }
@@ -42,8 +42,8 @@ static void reset_signals(const sigset_t *ignored, const sigset_t *blocked) {
   pthread_sigmask(SIG_SETMASK, blocked, NULL);
 }
 
-/* Replaces the forked child by |argv|; returns only if that fails. The parent
- * has threads, so all calls must be async-signal-safe. */
+/* Replaces the program in the forked child by |argv|. Returns only if that fails. All calls in it
+ * must be async-signal-safe, because the parent has threads. */
 static void exec_command(char *const argv[], char *const env[],
                          const sigset_t *ignored, const sigset_t *blocked,
                          bool is_foreground, pid_t parent) {
@@ -52,7 +52,8 @@ static void exec_command(char *const argv[], char *const env[],
     el_terminal_set_group(getpid());
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(EXIT_FAILURE); /* parent ended before prctl */
+  /* The parent has ended before prctl, so the kernel will not kill this child. */
+  if (getppid() != parent) _exit(EXIT_FAILURE);
   reset_signals(ignored, blocked);
   environ = (char **)env;
   execvp(argv[0], argv);
@@ -68,8 +69,8 @@ pid_t el_child_start(char *const argv[], char *const env[],
   pid_t parent = getpid();
   pid_t pid;
   if (pipe2(report, O_CLOEXEC) != 0) return -errno;
-  /* Orphans of the command become children of this process, which reaps them. An
-   * unreaped orphan stays a member of its process group. */
+  /* Orphans of the command become children of this process, so that it can reap them. An orphan
+   * that is not reaped would remain a member of the command's process group. */
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   signal(SIGTTOU, SIG_IGN);
   /* No signal handler of this program may run in the child. */
@@ -100,8 +101,8 @@ bool el_job_stop(bool is_group) {
   struct sigaction previous_action, default_action = {.sa_handler = SIG_DFL};
   sigset_t cont, previous_mask, pending;
   bool was_stopped;
-  /* A blocked SIGCONT continues the process as well, and stays pending: this
-   * shows afterwards whether the process was stopped. */
+  /* SIGCONT also continues a process that blocks it, and then stays pending. So a pending SIGCONT
+   * shows afterwards that the process was stopped. */
   sigemptyset(&cont);
   sigaddset(&cont, SIGCONT);
   pthread_sigmask(SIG_BLOCK, &cont, &previous_mask);

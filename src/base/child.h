@@ -1,5 +1,5 @@
-/* child: a child process in its own process group, and job control of the
- * terminal. For the command of `etcdlock run`. */
+/* child: a child process in its own process group, and job control of the terminal. `etcdlock run`
+ * starts its command with this module. */
 #ifndef ETCDLOCK_BASE_CHILD_H
 #define ETCDLOCK_BASE_CHILD_H
 
@@ -7,14 +7,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* el_child_start starts |argv| with the environment |env| in a new process
- * group, whose id is the child's pid. If |is_foreground|, the group becomes the
- * foreground group of the controlling terminal. The child ignores exactly the
- * signals in |ignored| and blocks exactly those in |blocked|. The kernel kills
- * the child when the calling thread ends. From this call on, this process
- * ignores SIGTTOU: it may write to the terminal and change the foreground group
- * while it is in the background.
- * Returns the pid, or a negative errno value. @thread lua */
+/* el_child_start starts |argv| with the environment |env| in a new process group, whose ID is the
+ * child's pid. If |is_foreground|, the group becomes the foreground group of the controlling
+ * terminal. The child ignores exactly the signals in |ignored| and blocks exactly those in
+ * |blocked|. When the calling thread ends, the kernel kills the child. From this call on, this
+ * process ignores SIGTTOU, so that it may write to the terminal and change the foreground group
+ * while it is in the background. Returns the pid, or a negative errno value. @thread lua */
 pid_t el_child_start(char *const argv[], char *const env[],
                      const sigset_t *ignored, const sigset_t *blocked,
                      bool is_foreground);
@@ -27,10 +25,9 @@ pid_t el_terminal_group(void);
  * terminal, if there is one. @thread lua */
 void el_terminal_set_group(pid_t group);
 
-/* el_job_stop stops this process, or if |is_group| its whole process group, as
- * Ctrl-Z does by default. Returns true after SIGCONT. Returns false at once if
- * the kernel does not stop the process because no shell could continue it.
- * @thread lua */
+/* el_job_stop stops this process, or its whole process group if |is_group|, as Ctrl-Z does by
+ * default. Returns true after SIGCONT has continued the process. Returns false at once if the
+ * kernel does not stop the process, because no shell could continue it. @thread lua */
 bool el_job_stop(bool is_group);
 
 #endif

@@ -1,4 +1,4 @@
-/* error: the error table: from gRPC's status and etcd's text to el_error. */
+/* error: the error table, which translates gRPC's status and etcd's text to an el_error. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -7,8 +7,7 @@
 
 #include "base/text.h"
 
-/* gRPC's status numbers (its doc/statuscodes.md). Only net/ may include
- * gRPC. */
+/* gRPC's status numbers (doc/statuscodes.md of gRPC). Only net/ may include gRPC's headers. */
 enum {
   GRPC_CANCELLED = 1,
   GRPC_UNKNOWN = 2,
@@ -78,10 +77,10 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
 
 /* ---- the error table ---- */
 
-/* Flags of a rule, as in el_error. An error is DEFINITE only if etcd rejects
- * the request before it proposes it to raft. UNAVAILABLE, DEADLINE_EXCEEDED and
- * even "database space exceeded" may follow a commit: quotaApplierV3.Txn
- * applies the transaction first and reports the alarm afterwards. */
+/* Flags of a rule, as in el_error. An error is DEFINITE only if etcd rejects the request before it
+ * proposes the request to raft. UNAVAILABLE and DEADLINE_EXCEEDED may follow a commit. Even
+ * "database space exceeded" may: quotaApplierV3.Txn applies the transaction first and reports the
+ * alarm afterwards. */
 enum {
   DEFINITE = 1,
   RETRIABLE = 2,
@@ -93,11 +92,11 @@ enum {
 
 #define NOT_ETCD "the endpoint is not an etcd v3 client port"
 
-/* The first rule that matches status and text applies. The texts are those of
- * etcd's rpctypes/error.go. */
+/* The first rule that matches both the status and the text applies. The texts are those of etcd's
+ * rpctypes/error.go. */
 static const struct {
   int status;
-  const char *text; /* part of the details; NULL: any */
+  const char *text; /* the details must contain it; NULL: any details */
   el_code code;
   int flags;
   const char *hint; /* the remedy or an explanation; NULL: none */
@@ -123,8 +122,8 @@ static const struct {
      "compact and defragment etcd, then disarm its NOSPACE alarm"},
     {GRPC_RESOURCE_EXHAUSTED, "too many requests", EL_UNAVAILABLE,
      DEFINITE | RETRIABLE, NULL},
-    /* etcd rejects a request that is too large before it applies it. An answer
-     * that is too large belongs to a request that was applied. */
+    /* If a request is too large, etcd rejects it before it applies it. If an answer is too large,
+     * etcd has applied the request. */
     {GRPC_RESOURCE_EXHAUSTED, "grpc: received message larger", EL_INVALID,
      DEFINITE, NULL},
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, 0,
@@ -143,12 +142,13 @@ static const struct {
 
 /* ---- the message ---- */
 
-/* Plain messages for the texts of gRPC core and the libraries below it. The
- * first row whose |part| occurs in the details applies. */
+/* Plain messages for the texts of gRPC core and of the libraries that it uses. The first row whose
+ * |part| occurs in the details applies. */
 static const struct {
   const char *part;
-  const char *message;  /* NULL: the details are plain enough */
-  bool is_end_appended; /* append the details after their last colon */
+  const char *message; /* NULL: the details are plain enough */
+  /* the part of the details after their last colon follows the message */
+  bool is_end_appended;
 } plain[] = {
     {"etcdserver:", NULL, false},
     {"DNS resolution failed", "the host name cannot be resolved", true},
@@ -177,8 +177,8 @@ static const struct {
     {"sendmsg", "the connection broke", true},
 };
 
-/* Returns whether the |len| bytes at |text| are a status, an address or the
- * step that failed, and not the cause. */
+/* Returns whether the |len| bytes at |text| are only context (a status, an address, or the step
+ * that failed), and not the cause. */
 static bool is_context(const char *text, size_t len) {
   static const char *const starts[] = {
       "ipv4:", "ipv6:", "unix:", "Failed to connect to remote host"};
@@ -188,9 +188,9 @@ static bool is_context(const char *text, size_t len) {
   return strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == len;
 }
 
-/* Returns the cause at the end of |details|: "Connection refused" of "failed to
- * connect to all addresses; last error: UNKNOWN: ipv4:...: Failed to connect to
- * remote host: Connection refused". */
+/* Returns the cause at the end of |details|. Example: "failed to connect to all addresses; last
+ * error: UNKNOWN: ipv4:...: Failed to connect to remote host: Connection refused" gives "Connection
+ * refused". */
 static const char *skip_context(const char *details) {
   const char *last = strstr(details, "last error: ");
   const char *text = last != NULL ? last + strlen("last error: ") : details;
@@ -202,8 +202,7 @@ static const char *skip_context(const char *details) {
   return text;
 }
 
-/* Writes the cause that |status| and |details| mean to |to|, at most |size|
- * bytes. */
+/* Writes the cause of an error with |status| and |details| to |to|, which has |size| bytes. */
 static void write_cause(char *to, size_t size, int status,
                         const char *details) {
   const char *last = strrchr(details, ':');
@@ -226,8 +225,8 @@ static void write_cause(char *to, size_t size, int status,
            *details ? skip_context(details) : "no reason given");
 }
 
-/* Returns whether |details| is etcd's own text or names the cause, so that no
- * probe (tls/probe.c) has to find it. */
+/* Returns whether |details| is etcd's own text or names the cause. If so, no probe (tls/probe.c) is
+ * needed to find the cause. */
 static bool names_cause(const char *details) {
   static const char *const causes[] = {
       "etcdserver:",      "Connection refused",     "DNS resolution failed",

@@ -1,7 +1,7 @@
 /* hash: uthash with el_alloc.
  *
- * Without memory uthash calls exit(), which runs the program's exit handlers on
- * the I/O thread; el_alloc aborts instead.
+ * By default uthash calls exit() if there is no memory, and exit() would run the program's exit
+ * handlers on the I/O thread. el_alloc aborts the process instead.
  */
 #ifndef ETCDLOCK_BASE_HASH_H
 #define ETCDLOCK_BASE_HASH_H

@@ -16,7 +16,7 @@
 
 /* ---- forks ---- */
 
-/* Both are written only in a new child, which has one thread. */
+/* Both are written only in a child, directly after the fork, when it has one thread. */
 static unsigned fork_generation;
 static bool is_grpc_unusable;
 
@@ -46,9 +46,9 @@ bool el_process_use_grpc(void) {
 
 /* ---- limits ----
  *
- * Threads and descriptors are acquired and given back. Computing what is left
- * is not possible: a process cannot ask for the limits of its control group,
- * nor for what other processes use of a limit. */
+ * The functions below acquire threads and descriptors, and give them back. What is left cannot be
+ * computed: a process can neither read the limits of its control group, nor how much of a limit
+ * other processes use. */
 
 enum { TRIED_MAX = 32 };
 
@@ -92,12 +92,12 @@ static bool has_stack_size(el_error *err) {
 /* trial is shared by the threads that has_threads starts. */
 typedef struct trial {
   sem_t allocated;    /* posted by each thread after its first malloc */
-  pthread_mutex_t mu; /* keeps the threads alive while has_threads has it */
+  pthread_mutex_t mu; /* the threads live as long as has_threads holds it */
 } trial;
 
-/* Runs in each thread of a trial. The first malloc of a new thread reserves
- * 64 MiB of address space if it can. Later threads reuse that space, but the
- * stack of the next thread may not fit any more. */
+/* Runs in each thread of a trial. It calls malloc because gRPC's threads do: the first malloc of a
+ * new thread reserves 64 MiB of address space if it can, and then the stack of the next thread may
+ * not fit any more. (Threads that start later reuse the space that was reserved here.) */
 static void *run_trial_thread(void *arg) {
   trial *shared = arg;
   void *volatile memory = malloc(1);

@@ -9,16 +9,15 @@
 
 /* ---- control characters ----
  *
- * A lock's name may come from a request of the program's user. A raw newline in
- * it would forge a line in a log, and terminals obey other control characters.
- * ../lua/etcdlock/text.lua escapes the same characters in messages that
- * Lua makes, and also invalid UTF-8 and characters that change the writing
- * direction. */
+ * The name of a lock may come from a user of the program. A raw newline in the name would forge a
+ * line in a log, and terminals obey other control characters. ../lua/etcdlock/text.lua escapes the
+ * same characters in messages that Lua makes. It also escapes invalid UTF-8, and characters that
+ * change the writing direction. */
 
 enum { ESCAPED_LEN = 4 }; /* \x0a: the escape of one byte */
 
-/* Returns how many bytes of a control character begin at |at|: 0, 1, or 2 for
- * U+0080 to U+009F. */
+/* Returns the length in bytes of the control character at |at|: 0 if there is none, 2 for U+0080 to
+ * U+009F, otherwise 1. */
 static size_t control_len(const unsigned char *at) {
   bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
   if (is_c1) return 2;
@@ -60,7 +59,7 @@ size_t el_text_columns(const char *text, size_t len) {
     wchar_t character;
     size_t n = mbrtowc(&character, text, len, &state);
     int width = -1;
-    if (n > len) { /* not in this locale */
+    if (n > len) { /* no valid character in this locale */
       memset(&state, 0, sizeof state);
       n = 1;
     } else {

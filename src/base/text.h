@@ -7,22 +7,22 @@
 
 /* ---- control characters ---- */
 
-/* el_escape writes |text| to |to|, at most |size| bytes including the NUL. Each
- * byte of a control character becomes \x0a and the like. The text is cut before
- * the first character or escape that does not fit. @thread any */
+/* el_escape writes |text| to |to|, at most |size| bytes including the NUL. For a control character
+ * it writes each byte as an escape such as \x0a. The text is cut before the first character or
+ * escape that does not fit. @thread any */
 void el_escape(char *to, size_t size, const char *text);
 
 /* ---- width ---- */
 
-/* el_text_columns returns the number of columns that the UTF-8 text |text|
- * takes at a terminal, in any locale. If the C library has no UTF-8 locale,
- * each character counts as one column. @thread any */
+/* el_text_columns returns the number of columns that |len| bytes of UTF-8 text take at a terminal,
+ * whatever the program's locale. If the C library has no UTF-8 locale, each character counts as one
+ * column. @thread any */
 size_t el_text_columns(const char *text, size_t len);
 
 /* ---- the C locale ----
  *
- * The program may have set any locale. A message must not contain a decimal
- * comma, nor a translated error text in another encoding. */
+ * The program may have set any locale. But a message must contain neither a decimal comma, nor an
+ * error text in another language or encoding. */
 
 /* el_c_locale_enter sets the "C" locale for the calling thread only. Returns
  * the thread's previous locale, for el_c_locale_leave. @thread any */

@@ -12,11 +12,13 @@
 
 struct el_wake_queue {
   el_wake wake;
-  int fd; /* an eventfd; negative: closed. A Lua thread closes it, when no
-             completion is armed with |wake| */
-  pthread_mutex_t mu; /* guards the rest; no other mutex is taken under it */
+  /* an eventfd; negative: closed. A Lua thread closes it when no completion is armed with |wake|
+   * any more. */
+  int fd;
+  pthread_mutex_t mu; /* guards the rest; no other mutex is locked under it */
   uint64_t *ids;
-  size_t n, capacity; /* ids in the queue, and room for them */
+  /* number of IDs in the queue; number of IDs for which it has room */
+  size_t n, capacity;
 };
 
 static void grow(el_wake_queue *queue) {

@@ -1,8 +1,7 @@
 /* wake_queue: reports ended waits through one file descriptor.
  *
- * The queue holds the ids of ended waits. Its descriptor is readable while ids
- * are in the queue, so an event loop polls one descriptor for any number of
- * waits.
+ * The queue holds the IDs of ended waits. Its descriptor is readable as long as the queue is not
+ * empty. So an event loop polls one descriptor for any number of waits.
  */
 #ifndef ETCDLOCK_BASE_WAKE_QUEUE_H
 #define ETCDLOCK_BASE_WAKE_QUEUE_H
@@ -12,33 +11,31 @@
 
 #include "base/completion.h"
 
-/* el_wake_queue is a queue of ids with its descriptor; a mutex of its own guards
- * it. */
+/* el_wake_queue is a queue of IDs with its descriptor. Its own mutex guards it. */
 typedef struct el_wake_queue el_wake_queue;
 
-/* el_wake_queue_new returns an empty queue; NULL if there is no memory or no
- * descriptor. @thread any */
+/* el_wake_queue_new returns an empty queue, or NULL if there is no memory or no descriptor.
+ * @thread any */
 el_wake_queue *el_wake_queue_new(void);
 
-/* el_wake_queue_free frees |queue|; NULL is allowed. No completion may be armed
- * with its wake any more. @thread any */
+/* el_wake_queue_free frees |queue|, which may be NULL. No completion may still be armed with the
+ * wake of |queue|. @thread any */
 void el_wake_queue_free(el_wake_queue *queue);
 
 /* el_wake_queue_wake returns the wake that pushes ids into |queue|; a push
  * locks queue->mu. @thread any */
 el_wake *el_wake_queue_wake(el_wake_queue *queue);
 
-/* el_wake_queue_fd returns the descriptor to poll for reading; a negative
- * number after el_wake_queue_close_fd. @thread lua */
+/* el_wake_queue_fd returns the descriptor to poll for reading, or a negative number after
+ * el_wake_queue_close_fd. @thread lua */
 int el_wake_queue_fd(const el_wake_queue *queue);
 
 /* el_wake_queue_close_fd closes the descriptor, which must not be polled any
  * more. Ids can still be taken. @thread lua */
 void el_wake_queue_close_fd(el_wake_queue *queue);
 
-/* el_wake_queue_take moves up to |max| ids, the oldest first, to |ids| and
- * returns their number. The descriptor stays readable if there are more.
- * @thread any @locks queue->mu */
+/* el_wake_queue_take moves up to |max| IDs, the oldest first, to |ids| and returns their number. If
+ * more IDs are left, the descriptor stays readable. @thread any @locks queue->mu */
 size_t el_wake_queue_take(el_wake_queue *queue, uint64_t *ids, size_t max);
 
 #endif
