@@ -36,7 +36,7 @@ typedef struct el_bytes {
  * frees with free(). Returns NULL if there is no memory. @thread any */
 char *el_bytes_copy(el_bytes bytes);
 
-/* el_bytes_are_equal compares length and content. @thread any */
+/* el_bytes_are_equal returns whether |a| and |b| have the same length and content. @thread any */
 bool el_bytes_are_equal(el_bytes a, el_bytes b);
 
 /* el_bytes_free frees |copy|, which el_bytes_copy has made; copy.data may be NULL. @thread any */

@@ -1,4 +1,4 @@
-/* container_of: from a member to the struct that contains it. */
+/* container_of: finds the struct that contains a given member. */
 #ifndef ETCDLOCK_BASE_CONTAINER_OF_H
 #define ETCDLOCK_BASE_CONTAINER_OF_H
 

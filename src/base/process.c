@@ -1,4 +1,4 @@
-/* process: whether this process can use gRPC: forks and resource limits. */
+/* process: checks whether this process can use gRPC: forks and resource limits. */
 #include "base/process.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* process: whether this process can use gRPC: forks and resource limits. */
+/* process: checks whether this process can use gRPC: forks and resource limits. */
 #ifndef ETCDLOCK_BASE_PROCESS_H
 #define ETCDLOCK_BASE_PROCESS_H
 

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* el_random returns a random number from the kernel. There is no state in this
- * process, so a forked child gets other numbers than its parent. @thread any */
+/* el_random returns a random number from the kernel. This module has no state, so a forked child
+ * gets other numbers than its parent. @thread any */
 uint64_t el_random(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* timer: the timers of an event loop, in a binary heap.
  *
- * A timer is a member of the object that uses it. Setting one therefore
- * allocates nothing, except when the heap has to grow.
+ * A timer is a member of the object that uses it. So to set a timer allocates no memory, except
+ * when the heap has to grow.
  */
 #ifndef ETCDLOCK_BASE_TIMER_H
 #define ETCDLOCK_BASE_TIMER_H

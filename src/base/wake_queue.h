@@ -22,16 +22,16 @@ el_wake_queue *el_wake_queue_new(void);
  * wake of |queue|. @thread any */
 void el_wake_queue_free(el_wake_queue *queue);
 
-/* el_wake_queue_wake returns the wake that pushes ids into |queue|; a push
- * locks queue->mu. @thread any */
+/* el_wake_queue_wake returns the wake that pushes IDs into |queue|. A push locks queue->mu.
+ * @thread any */
 el_wake *el_wake_queue_wake(el_wake_queue *queue);
 
 /* el_wake_queue_fd returns the descriptor to poll for reading, or a negative number after
  * el_wake_queue_close_fd. @thread lua */
 int el_wake_queue_fd(const el_wake_queue *queue);
 
-/* el_wake_queue_close_fd closes the descriptor, which must not be polled any
- * more. Ids can still be taken. @thread lua */
+/* el_wake_queue_close_fd closes the descriptor, which must not be polled any more. IDs can still be
+ * taken from the queue. @thread lua */
 void el_wake_queue_close_fd(el_wake_queue *queue);
 
 /* el_wake_queue_take moves up to |max| IDs, the oldest first, to |ids| and returns their number. If

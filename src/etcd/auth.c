@@ -40,7 +40,7 @@ struct el_auth {
   char *password;
   bool is_authenticated;  /* the channel has a token, or needs none */
   bool is_authenticating; /* Authenticate was sent, and has not ended */
-  unsigned n_tokens;      /* how often is_authenticated was set */
+  unsigned n_tokens;      /* how often is_authenticated became true */
   /* the number of Authenticates without an answer, in a row */
   int n_timeouts;
   el_error refusal; /* the last definite refusal of Authenticate */

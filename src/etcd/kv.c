@@ -150,7 +150,8 @@ static void write_kinds(uint8_t *to, const el_op *ops, size_t n) {
   }
 }
 
-/* Classifies |ops| as etcd does (v3_server.go, isTxnReadonly and isTxnSerializable). */
+/* Clears to->is_read and to->is_serializable if |ops| require it. The rules are etcd's
+ * (v3_server.go, isTxnReadonly and isTxnSerializable). */
 static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
     to->is_read = to->is_read && ops[i].kind == EL_OP_RANGE;

@@ -131,7 +131,7 @@ static int64_t take_answered(el_watches *watches,
   return id;
 }
 
-/* Ends |watch| for good and tells its owner. */
+/* Ends |watch|, which will not be created again, and tells its owner. */
 static void refuse(el_watches *watches, el_watch *watch,
                    const el_watch_event *event) {
   HASH_DEL(watches->by_id, watch);

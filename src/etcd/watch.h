@@ -4,7 +4,8 @@
  * revision on a list that it serves only every 100 ms (mvcc/watchable_store.go). That is why other
  * clients may need 100 ms to see that a lock was released. A watch that starts now only reports
  * what happens after etcd's `created` message. So when this message has come, the owner of the
- * watch reads its key once. If the stream breaks, it is opened again, and each watch is created anew.
+ * watch reads its key once. If the stream breaks, it is opened again, and each watch is created
+ * anew.
  */
 #ifndef ETCDLOCK_ETCD_WATCH_H
 #define ETCDLOCK_ETCD_WATCH_H
@@ -39,7 +40,7 @@ typedef struct el_watch_event {
 /* el_watch is a watch of one key, or of all keys with a prefix; embedded in its owner. */
 struct el_watch {
   void (*on_event)(el_watch *watch, const el_watch_event *event);
-  /* The rest is written by watch.c only. */
+  /* Only watch.c writes the fields below. */
   el_bytes key;
   int64_t id;     /* the watch's ID on the stream; 0: not started */
   bool is_prefix; /* |key| is a prefix */

@@ -449,7 +449,7 @@ static void diagnose(member_state *at) {
                          at->endpoint.address, on_diagnosed, at);
 }
 
-/* Returns whether the connections to each member fail for a known cause. */
+/* Returns whether connections to every member fail, each for a cause that is known. */
 static bool is_hopeless(const el_channel *ch) {
   int64_t now = el_now_ms();
   for (size_t i = 0; i < ch->n; i++) {

@@ -83,8 +83,8 @@ struct el_loop {
   grpc_completion_queue *queue;
   /* a "lame" channel, because a call needs a channel */
   grpc_channel *wakeup_channel;
-  grpc_call *wakeup_call; /* never sent; an empty batch on it wakes up the
-                             thread that sleeps in gRPC */
+  /* never sent; an empty batch on this call wakes up the thread that sleeps in gRPC */
+  grpc_call *wakeup_call;
   el_tag wakeup_tag;
   el_timers timers;
   struct call_list calls; /* under way */
@@ -317,7 +317,7 @@ bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
 
 /* ---- deferred frees ---- */
 
-/* Tries to free each object. Returns whether one is left. */
+/* Tries to free each object. Returns whether at least one object is left. */
 static bool try_deferred_frees(el_loop *loop) {
   deferred_free *deferred, *next;
   for (deferred = LIST_FIRST(&loop->deferred_frees); deferred != NULL;

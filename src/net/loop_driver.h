@@ -17,8 +17,7 @@
 
 #include "base/completion.h"
 
-/* el_loop_driver is the state of one loop that says which thread drives it: the I/O thread, a Lua
- * thread, or none. */
+/* el_loop_driver records which thread drives a loop: the I/O thread, a Lua thread, or none. */
 typedef struct el_loop_driver {
   /* Guards the rest; while it is held, only the mutex of a completion may be locked. */
   pthread_mutex_t mu;
@@ -58,8 +57,9 @@ void el_loop_driver_yield(el_loop_driver *driver);
 bool el_loop_driver_try_acquire(el_loop_driver *driver, el_completion *awaited,
                                 unsigned event);
 
-/* el_loop_driver_release ends the wait of a Lua thread; |is_driving| is what
- * el_loop_driver_try_acquire returned. @thread lua @locks loop_driver->mu */
+/* el_loop_driver_release ends the wait of a Lua thread. |is_driving| is what
+ * el_loop_driver_try_acquire returned to that thread. If it is true, the loop is released.
+ * @thread lua @locks loop_driver->mu */
 void el_loop_driver_release(el_loop_driver *driver, bool is_driving);
 
 /* el_loop_driver_is_lua returns whether a Lua thread drives the loop.

@@ -73,7 +73,7 @@ static void free_stream(el_stream *st) {
   free(st);
 }
 
-/* Fills |err| with the reason for which the stream has ended. */
+/* Fills |err| with the reason why the stream has ended. */
 static void fill_end(el_stream *st, el_error *err) {
   char *details;
   if (st->refusal != GRPC_CALL_OK) {

@@ -81,7 +81,7 @@ static bool open_connection(el_probe_connection *conn, const char *host,
   if (getaddrinfo(host, port, &hints, &list) != 0) return false;
   for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
        at = at->ai_next) {
-    /* Each address gets an equal share of the time that is left. */
+    /* Divides the time that is left equally among the addresses that are left. */
     int64_t now = el_now_ms();
     try_address(conn, at, now + (deadline_ms - now) / count_addresses(at));
   }
@@ -210,7 +210,7 @@ static bool run_step(const session *s, int (*step)(SSL *ssl)) {
   for (;;) {
     size_t n;
     int rc;
-    ERR_clear_error(); /* SSL_get_error also reads older errors */
+    ERR_clear_error(); /* SSL_get_error also looks at errors from before */
     rc = step(s->ssl);
     flush(s);
     if (rc > 0) return true;
@@ -562,7 +562,7 @@ static bool probe_plain(const probe *p, el_error *err) {
   return true;
 }
 
-/* Splits p->address into host and port. Returns false if it is malformed. */
+/* Splits p->address into p->host and p->port. Returns false if it is malformed. */
 static bool split_address(probe *p) {
   const char *from = p->address, *colon = strrchr(from, ':');
   const char *end = colon;

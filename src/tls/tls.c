@@ -159,8 +159,8 @@ static bool check(const el_pem pems[], el_error *err) {
 /* ---- new, ref and unref ---- */
 
 /* Returns the system's CA file: the environment variable SSL_CERT_FILE, or if it is not set, the
- * file of the distribution. Returns NULL if there is none. gRPC's own search is not used, because it
- * does not report a missing file, and its list of places is outdated. */
+ * file of the distribution. Returns NULL if there is none. gRPC's own search is not used, because
+ * it does not report a missing file, and its list of places is outdated. */
 static const char *system_ca_file(void) {
   static const char *const places[] = {
       "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
