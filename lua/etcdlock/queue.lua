@@ -78,7 +78,7 @@ end
 -- Returns true if the write lock whose key is `kv` was downgraded to a read lock: the marker key of
 -- the downgrade exists and is attached to the same lease. `leases`: key -> its lease.
 local function is_downgraded(leases, full_name, kv)
-  return leases[core.downgrade_note(full_name, kv.create_revision)] == kv.lease
+  return leases[core.downgrade_marker(full_name, kv.create_revision)] == kv.lease
 end
 
 -- Called for the entries of a queue, one by one, the oldest first. Returns true if an entry of this

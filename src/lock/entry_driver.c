@@ -222,27 +222,28 @@ static void watch_key(el_entry_driver *driver, el_bytes key) {
   }
 }
 
-static void watch_blocker(el_entry_driver *driver, const el_queue_key *place) {
+static void watch_blocker(el_entry_driver *driver,
+                          const el_queue_key *blocker) {
   char key[EL_KEY_SIZE];
-  el_bytes name = el_keys_name(el_keys_at(&driver->keys, place->name_index));
-  el_queue_key note;
-  if (place->lease == 0) {
+  el_bytes name = el_keys_name(el_keys_at(&driver->keys, blocker->name_index));
+  el_queue_key marker;
+  if (blocker->lease == 0) {
     watch_mode(driver,
-               (el_bytes){key, el_key_write_prefix(key, name, place->mode)});
+               (el_bytes){key, el_key_write_prefix(key, name, blocker->mode)});
     return;
   }
-  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
-  if (el_conflict_may_downgrade(&driver->keys, place, &note)) {
-    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
+  watch_key(driver, (el_bytes){key, el_key_write(key, name, blocker)});
+  if (el_conflict_may_downgrade(&driver->keys, blocker, &marker)) {
+    watch_key(driver, (el_bytes){key, el_key_write(key, name, &marker)});
   }
 }
 
-static void start_watch(el_entry_driver *driver, const el_queue_key *place) {
+static void start_watch(el_entry_driver *driver, const el_queue_key *blocker) {
   stop_watch(driver);
   driver->has_waited =
       driver->has_waited || driver->entry.state == EL_ENTRY_WAITING;
-  if (place->rev != 0) {
-    watch_blocker(driver, place);
+  if (blocker->rev != 0) {
+    watch_blocker(driver, blocker);
     return;
   }
   for (const el_keys *own = &driver->keys; own != NULL; own = own->next) {
@@ -432,8 +433,8 @@ void el_client_session_settle_proving(el_client_session *session) {
 /* ---- life ---- */
 
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
-                          el_bytes name, const el_queue_key *place) {
-  el_queue_key own = *place;
+                          el_bytes name, const el_queue_key *queue_key) {
+  el_queue_key own = *queue_key;
   own.lease = el_session_driver_lease(session->driver);
   driver->session = session;
   driver->slot = own.slot;

@@ -59,10 +59,10 @@ struct el_entry_driver {
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 
-/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Of |place| only
+/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Of |queue_key| only
  * slot, mode and permits are used. |driver|->events must be set before. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
-                          el_bytes name, const el_queue_key *place);
+                          el_bytes name, const el_queue_key *queue_key);
 
 /* el_entry_driver_destroy frees what |driver| owns. No request of the entry may be in flight.
  * @thread io */

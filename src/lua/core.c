@@ -63,14 +63,14 @@ static el_nret l_call(lua_State *L) {
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
-  el_queue_key place;
-  if (!el_key_is_entry(name, key, el_lua_opt_id(L, 3), &place)) {
+  el_queue_key queue_key;
+  if (!el_key_is_entry(name, key, el_lua_opt_id(L, 3), &queue_key)) {
     lua_pushnil(L);
     return 1;
   }
-  el_lua_push_id(L, place.lease);
-  lua_pushstring(L, el_mode_names[place.mode]);
-  lua_pushinteger(L, place.permits);
+  el_lua_push_id(L, queue_key.lease);
+  lua_pushstring(L, el_mode_names[queue_key.mode]);
+  lua_pushinteger(L, queue_key.permits);
   return 3;
 }
 
@@ -78,11 +78,11 @@ static el_nret l_parse_key(lua_State *L) {
  * entry. |lease| is the lease that the key is attached to (nil: none). */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
-  el_queue_key place;
-  el_bytes name = el_key_name(key, &place);
-  if (name.len == 0 || place.mode > EL_MODE_MULTI ||
+  el_queue_key queue_key;
+  el_bytes name = el_key_name(key, &queue_key);
+  if (name.len == 0 || queue_key.mode > EL_MODE_MULTI ||
       el_key_reserved_suffix(name).len > 0 ||
-      !el_queue_key_is_attached(&place, el_lua_opt_id(L, 2))) {
+      !el_queue_key_is_attached(&queue_key, el_lua_opt_id(L, 2))) {
     lua_pushnil(L);
     return 1;
   }
@@ -107,12 +107,12 @@ static el_nret l_key_stem(lua_State *L) {
   return push_below(L, stem, len);
 }
 
-/* downgrade_note(name, revision) returns the marker key of a downgraded writer. |revision| is the
+/* downgrade_marker(name, revision) returns the marker key of a downgraded writer. |revision| is the
  * create_revision of the writer's key. The marker exists if the writer has become a reader. */
-static el_nret l_downgrade_note(lua_State *L) {
+static el_nret l_downgrade_marker(lua_State *L) {
   char key[EL_KEY_SIZE];
-  el_queue_key note = el_marker_downgraded(luaL_checkinteger(L, 2));
-  return push_below(L, key, el_key_write(key, (el_bytes){"", 0}, &note));
+  el_queue_key marker = el_marker_downgraded(luaL_checkinteger(L, 2));
+  return push_below(L, key, el_key_write(key, (el_bytes){"", 0}, &marker));
 }
 
 /* reserved_end(name) returns the suffix of |name| that no lock name may have; nil: it has none. */
@@ -145,7 +145,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"parse_key", l_parse_key},
       {"name_of_key", l_name_of_key},
       {"key_stem", l_key_stem},
-      {"downgrade_note", l_downgrade_note},
+      {"downgrade_marker", l_downgrade_marker},
       {"reserved_end", l_reserved_end},
       {NULL, NULL},
   };
