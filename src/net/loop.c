@@ -150,9 +150,6 @@ static void run_inbox(el_loop *loop) {
   }
 }
 
-/* Is never called, because dispatch runs the inbox instead. */
-static void on_wakeup(el_tag *tag, bool ok) { (void)tag, (void)ok; }
-
 /* ---- work in a Lua thread ---- */
 
 /* The state of the calling thread that begin_work changes and end_work restores. */
@@ -443,7 +440,6 @@ static void open_wakeup_call(el_loop *loop) {
   loop->wakeup_call = grpc_channel_create_call(
       loop->wakeup_channel, NULL, GRPC_PROPAGATE_DEFAULTS, loop->queue, method,
       NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-  loop->wakeup_tag.done = on_wakeup;
 }
 
 static bool has_room(el_error *err) {
