@@ -85,7 +85,8 @@ struct el_loop {
   grpc_channel *wakeup_channel;
   /* never sent; an empty batch on this call wakes up the thread that sleeps in gRPC */
   grpc_call *wakeup_call;
-  el_tag wakeup_tag;
+  el_tag
+      wakeup_tag; /* of such a batch; when it completes, dispatch runs the inbox */
   el_timers timers;
   struct call_list calls; /* under way */
   LIST_HEAD(, deferred_free) deferred_frees;
