@@ -466,7 +466,8 @@ function client:queue(name) end
 ---multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
 ---name; this ends the hold, or the wait, for all names. The call never deletes user data.
 ---Raises for a wrong type.
----Fails with not_held, or a request error: `not_held` if no entry with this token holds the lock.
+---Fails with not_held, or a request error: `not_held` if no entry with this token holds the lock;
+---`invalid` if the token is not a whole number.
 ---@param name string
 ---@param token etcdlock.token token of the entry, from `client:queue`
 ---@return true|nil

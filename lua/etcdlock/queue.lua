@@ -340,7 +340,8 @@ end
 -- @tparam string name
 -- @tparam token token token of the entry, from `client:queue`
 -- @treturn true
--- @fail not_held, or a request error: `not_held` if no entry with this token holds the lock
+-- @fail not_held, or a request error: `not_held` if no entry with this token holds the lock;
+--   `invalid` if the token is not a whole number
 -- @raise for a wrong type
 function M:break_lock(name, token)
   check.string("client:break_lock", "name", name)

@@ -222,7 +222,7 @@ describe("the metrics of a client", function()
 
   it("reject a wrong option type, an empty pattern and more than 100 patterns", function()
     assert.has_error(function() etcdlock.connect { metrics = 1 } end,
-      "etcdlock.connect: metrics = 1, wanted a function")
+      "etcdlock.connect: metrics = 1, wanted true, a list of patterns or a function")
     assert.has_error(function() etcdlock.connect { metrics = { 1 } } end,
       "etcdlock.connect: metrics[1] = 1, wanted a string")
     assert.has_error(function() etcdlock.connect { metrics = { ["a*"] = true } } end,
