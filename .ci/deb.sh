@@ -1,6 +1,6 @@
 #!/bin/sh
-# Debian packages of a release, for the Debian that this runs on, in build/deb. Fails if
-# lintian finds anything to say about them.
+# Builds the Debian packages of a release in build/deb, for the Debian version of this machine.
+# Fails if lintian reports anything about the packages.
 #
 #   deb.sh VERSION
 set -eu
@@ -8,11 +8,13 @@ set -eu
 VERSION=$1
 DEB=build/deb
 
-# The same release is an update in the next Debian, whose libraries it needs.
+# The package version ends in "~deb12" or "~deb13", because each Debian has other libraries. For
+# apt, the package for Debian 13 is therefore newer than that for Debian 12, and replaces it.
 suffix=$(. /etc/os-release && echo "${VERSION_ID:+~deb$VERSION_ID}")
-# The build is no part of the make that has called this.
+# Without this, the make in dpkg-buildpackage would take over the options of the make that has
+# called this script.
 unset MAKEFLAGS MAKELEVEL MFLAGS
-# Whoever gives them on gives two files on, not three.
+# noautodbgsym: builds no package of debug symbols, so a release has two packages instead of three.
 export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-} noautodbgsym"
 
 rm -rf "$DEB"
@@ -34,7 +36,8 @@ if ! dpkg-buildpackage --no-sign >../build.log 2>&1; then
   exit 1
 fi
 cd ..
-# One packaging for two Debians: the policy is that of the older one.
+# .ci/debian/control serves Debian 12 and 13. It names the policy version of Debian 12, which
+# lintian of Debian 13 would report as outdated.
 lintian --allow-root --display-info --pedantic --fail-on=error,warning,info,pedantic \
   --suppress-tags=out-of-date-standards-version "etcdlock_$VERSION-"*.changes
 rm -r "etcdlock-$VERSION"

@@ -1,12 +1,18 @@
 #!/bin/sh
-# Installs the Debian packages (12 and 13) that etcdlock needs and that are
-# missing.
+# Installs the packages of Debian 12 or 13 that a purpose needs, if they are missing.
 #
 #   deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|perf LUA_VERSION
 #
-# run: to build the module and run the demo; openresty: the demo in nginx as well; dev: to run the
-# tests; all: for `make check-all`, with a browser and clang; deb: to build packages; fuzz: clang, for
-# `make fuzz`; the others: one peer of `make bench` each, and perf.
+# The purposes:
+#   run               build the module, run the demo
+#   openresty         as run, and run the demo in nginx
+#   dev               as run, and run the tests
+#   all               as dev, and run `make check-all`: adds a browser and clang
+#   deb               build the Debian packages
+#   fuzz              as run, and run `make fuzz`: adds clang
+#   go, python, node  run the client of that language in `make bench`
+#   wrk               run the nginx row of `make bench`
+#   perf              show the CPU time by library in `make profile`
 set -eu
 
 LOG=build/apt.log
@@ -21,15 +27,17 @@ debian_version() {
   (. /etc/os-release && echo "${VERSION_ID:-}")
 }
 
-# nginx's Lua runs on luajit2 (Debian 12) or on luajit (13), which can't be installed
-# side by side: what is there stays, and is used. So with luajit Debian 12's nginx can
-# have no Lua: its lua-resty-core wants the other.
+# nginx_has_no_lua: succeeds if the Lua module of nginx cannot be installed. In Debian 12 that
+# module needs luajit2, whose packages conflict with those of luajit. If luajit is installed, this
+# script keeps it and uses it. In Debian 13 the Lua module of nginx runs on luajit itself.
 nginx_has_no_lua() {
   [ "$(debian_version)" = 12 ] && is_installed libluajit-5.1-2
 }
 NO_LUA="Debian 12's nginx has no Lua beside the luajit that is installed here: its Lua module
 is for luajit2, and the packages of the two can't be installed together."
 
+# Prints the LuaJIT packages to install. These are the packages of luajit2 if luajit is not
+# installed, and luajit2 is installed or this is Debian 12. Otherwise they are those of luajit.
 luajit_packages() {
   if ! is_installed libluajit-5.1-2 &&
     { is_installed libluajit2-5.1-2 || [ "$(debian_version)" = 12 ]; }; then
@@ -81,7 +89,8 @@ case $1 in
   fuzz) wanted="$RUN $FUZZ openssl" ;;
   go) wanted='golang-go golang-etcd-server-dev' ;;
   python) wanted=python3-etcd3 ;;
-  # Others' nodejs brings its own npm, which Debian's is in conflict with.
+  # If there is an npm, nothing is installed: a nodejs from another source than Debian contains npm,
+  # and conflicts with Debian's package npm.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
   perf) wanted=linux-perf ;;
@@ -102,8 +111,8 @@ fi
 sudo=
 if [ "$(id -u)" -ne 0 ]; then
   sudo=sudo
-  # Asks for the password, if one is wanted, where it can be seen. ("sudo -v" wants
-  # one also of those who may run everything without.)
+  # If sudo needs a password, it asks for the password here, where its prompt is visible. "sudo -n
+  # true" comes first, because "sudo -v" may ask for a password although sudo needs none.
   if ! command -v sudo >/dev/null || { ! $sudo -n true 2>/dev/null && ! $sudo -v; }; then
     echo "These packages are missing, and sudo can't install them:$missing" >&2
     echo "As root, 'make deps' installs them, and starts no services." >&2
@@ -111,12 +120,13 @@ if [ "$(id -u)" -ne 0 ]; then
   fi
 fi
 
-live=
-if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ]; then live=$(printf '\r\033[K'); fi # to the empty line
+live= # on a terminal: the escape sequence that clears the line
+if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ]; then live=$(printf '\r\033[K'); fi
 trap 'echo "${live}interrupted" >&2; exit 130' INT
 
-# Writes what apt prints to the log and, on a terminal, its newest line to one line that is
-# overwritten. Returns apt's status. Ctrl-C does not end it: apt_install.sh has to tidy up first.
+# Copies the output of apt to the log. On a terminal, shows the newest line of the output, in place
+# of the line before. Returns the status of apt_install.sh. Ctrl-C does not end this function,
+# because apt_install.sh must first disable the services and report its status.
 follow() {
   trap '' INT
   cr=$(printf '\r')

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a release consists of: the sources of a commit as a tar archive, the same bytes
-# whoever packs them, and the rockspec that is about them.
+# Makes the two files of a release in build/dist: a tar archive of the sources of HEAD, and the
+# rockspec for that archive. The same commit gives the same tar archive on every machine.
 #
 #   dist.sh VERSION
 set -eu
@@ -11,7 +11,7 @@ DIST=build/dist
 rm -rf "$DIST"
 mkdir -p "$DIST"
 
-# An unpacked archive has no commits: it packs what is there.
+# An unpacked release archive has no .git directory. There, all files of the directory are packed.
 if [ -e .git ]; then
   if [ -n "$(git status --porcelain)" ]; then
     echo 'What is not committed is not packed:' >&2

@@ -1,19 +1,19 @@
 #!/bin/sh
-# README's commands as a newcomer runs them, on a Debian that has nothing but what
-# debootstrap puts there, sudo and make: once as an ordinary user, once as root, each in a
-# tree of its own below build/fresh. The user begins with the installation, root with the
-# demo, so that both are tried where nothing else is yet. Needs root, and where this machine
-# gets its packages.
+# Runs the commands of README as a new user does, on a fresh Debian that has only the packages of
+# debootstrap, sudo and make. Runs them twice, as an ordinary user and as root, each time in a new
+# directory tree below build/fresh. The ordinary user begins with the installation, and root begins
+# with the demo. So the installation and the demo are each tested before any other command has
+# installed a package. Needs root, and access to the package server of this machine.
 #
 #   SUITE=bookworm|trixie [WITH="package ..."] fresh.sh [user|root]...
 #
-# WITH: packages that are there already.
+# WITH: packages to install before the first command.
 set -eu
 
 SUITE=${SUITE:-bookworm}
 WITH=${WITH:-}
 BASE=$PWD/build/fresh
-# Debian's modules are not known to luarocks.
+# --deps-mode=none, because LuaRocks does not know the Lua modules that Debian packages installed.
 COMMANDS='make demo
 make test
 make demo-openresty
@@ -23,10 +23,12 @@ luarocks make --deps-mode=none --tree="$HOME/tree" && sh .ci/hostile_directory.s
 INSTALL='make build-deps all && sudo make install'
 INSTALL="$INSTALL && sh .ci/hostile_directory.sh etcdlock --version && sudo make uninstall"
 
-# What is found is told of.
+# Succeeds if root owns no object file and no module: `sudo make install` must install what the user
+# has built, not build it again. If it fails, it prints the files that root owns.
 NOT_BUILT_AGAIN='! find build \( -name "*.o" -o -name core.so \) -user root | grep .'
 
-# What can't be had there, and says so.
+# The command that must fail with the advice to install luajit2; empty if there is none. In
+# bookworm, nginx has no Lua if the package luajit is installed.
 REFUSED=
 case "$SUITE $WITH " in "bookworm "*"luajit "*) REFUSED='make demo-openresty' ;; esac
 

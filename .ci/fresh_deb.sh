@@ -1,20 +1,23 @@
 #!/bin/sh
-# `make deb` and what it has made on a Debian that debootstrap has just put together: built
-# in one tree; in another one installed by apt, used, and removed, after which nothing may
-# be there that wasn't before. Needs root, and where this machine gets its packages.
+# Tests `make deb` and its packages on a fresh Debian. Builds the packages in one directory tree. In
+# a second tree, installs them with apt, uses them, and removes them. Fails if the second tree does
+# not have the same paths after the removal as before the installation. Needs root, and access to
+# the package server of this machine.
 #
 #   SUITE=bookworm|trixie fresh_deb.sh
 set -eu
 
 SUITE=${SUITE:-bookworm}
 BASE=$PWD/build/fresh/$SUITE-deb
-# The one on which nginx's Lua runs there: two can't be installed side by side.
+# The LuaJIT package that the Lua module of nginx needs in this Debian. The two LuaJIT packages
+# conflict, so only this one can be tested.
 LUAJIT=$(if [ "$SUITE" = bookworm ]; then echo luajit2; else echo luajit; fi)
 APT='DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3'
 
 . .ci/tree.sh
 
-# Runs |2| as root in the tree; |1| is what to call it.
+# step NAME COMMAND: runs the command as root in the tree. Prints whether it passed; exits if it
+# failed.
 step() {
   start=$(date +%s)
   if ! run root "$2" >"$BASE.log" 2>&1 </dev/null; then
@@ -25,7 +28,8 @@ step() {
   echo "$SUITE: $1 passed ($(($(date +%s) - start)) s): $(tail -n 1 "$BASE.log")"
 }
 
-# The files and directories of the tree, but for what apt itself keeps.
+# Prints all paths in the tree, except those below /tmp, /run, /var/log, the home directory, and the
+# directories in which apt keeps downloaded files and package lists.
 list() {
   (cd "$tree" && find . -xdev \( -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
     -o -path ".$home" -o -path ./tmp -o -path ./run \) -prune -o -print | sort)
@@ -45,8 +49,9 @@ make_tree
 mkdir "$tree$home/debs"
 cp "$BASE"/*.deb "$tree$home/debs"
 cp .ci/hostile_directory.sh "$tree$home"
-# What they need is no part of them, nor are etcd, the Luas and nginx to try them with. (No
-# service is started: there is no init in here.)
+# The dependencies of the packages, and etcd, nginx and the Luas for the test, are installed before
+# the first list, so that the lists differ only by the packages under test. No service starts,
+# because the tree has no init.
 step 'what they need' "$APT update &&
   $APT install --no-install-recommends etcd-server curl nginx libnginx-mod-http-lua \
     lua5.1 lua5.2 lua5.3 lua5.4 $LUAJIT \

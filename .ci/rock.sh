@@ -1,7 +1,10 @@
 #!/bin/sh
-# The rock of a release, as somebody has it who gets it from a server: packed with its
-# sources, installed in a tree of its own, loaded, packed again as it was built, and
-# removed; and the same of what was built, in another tree.
+# Tests the rock of a release in new directory trees:
+#   1. Packs the source rock into a directory that serves as a rock server.
+#   2. Installs the rock from there into the first tree, and loads the module and the command.
+#   3. Packs the binary rock from the first tree, and removes the rock from that tree. Fails if a
+#      file of the binary rock contains the path of the directory in which it was built.
+#   4. Installs the binary rock into the second tree, loads it, and removes it.
 #
 #   rock.sh VERSION LUA ABI
 set -eu
@@ -14,7 +17,8 @@ HOSTILE=$PWD/.ci/hostile_directory.sh
 rm -rf "$ROCK"
 mkdir -p "$ROCK/server"
 
-# Debian's, which luarocks doesn't know.
+# rocks_provided: the modules that Debian packages have installed. LuaRocks does not find them
+# itself.
 cat >"$ROCK/config.lua" <<'END'
 rocks_provided = { ["lua-cjson"] = "2.1.0-1", argparse = "0.7.1-1", luv = "1.44.2-1" }
 variables = { CFLAGS = "-O2 -fPIC -g" } -- debug information has paths of directories
@@ -25,7 +29,8 @@ rocks() {
   luarocks --lua-version="$ABI" "$@"
 }
 
-# The sources aren't where the rockspec says, but beside it.
+# The URL in the rockspec of the release leads nowhere yet. This copy names the archive in
+# build/dist.
 sed "s,https://etcdlock.example/,file://$PWD/build/dist/," \
   "build/dist/etcdlock-$VERSION.rockspec" >"$ROCK/etcdlock-$VERSION.rockspec"
 cd "$ROCK/server"
@@ -33,7 +38,8 @@ rocks pack "$ROCK/etcdlock-$VERSION.rockspec"
 luarocks-admin --lua-version="$ABI" make-manifest .
 
 rocks --tree="$TREE" --only-server="$ROCK/server" install etcdlock
-# No module but the tree's, and what Debian has.
+# use TREE: loads the module and runs the command of the rock in the tree. Fails if the loaded
+# version is not VERSION. Other modules come from the default search path.
 use() {
   loaded=$(cd / && LUA_INIT='' LUA_CPATH="$1/lib/lua/$ABI/?.so;;" \
     LUA_PATH="$1/share/lua/$ABI/?.lua;$1/share/lua/$ABI/?/init.lua;;" \
@@ -46,6 +52,7 @@ use() {
   (cd "$1" && bin/etcdlock --version && cd bin && ./etcdlock --version)
 }
 
+# remove TREE: removes the rock from the tree. Fails if a file of it is left.
 remove() {
   rocks --tree="$1" remove etcdlock
   if find "$1" -name '*etcdlock*' | grep .; then

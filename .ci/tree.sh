@@ -1,5 +1,5 @@
-# A fresh Debian, $SUITE, in the directory $tree: to be read by scripts that run
-# something in there. Needs root, and where this machine gets its packages.
+# Functions that make a fresh Debian $SUITE in the directory $tree and run commands in it. Scripts
+# read this file with ".". Needs root, and access to the package server of this machine.
 
 CODENAME=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' \
@@ -9,7 +9,7 @@ command -v debootstrap >/dev/null || {
   exit 1
 }
 
-# A tree with what debootstrap puts there, sudo and make.
+# Makes $tree: a minimal Debian with sudo and make, and with the package sources of this machine.
 make_tree() {
   rm -rf --one-file-system "$tree"
   mkdir -p "$tree"
@@ -23,7 +23,8 @@ make_tree() {
   done
 }
 
-# The checkout in $home, that of |1|, who is made if need be.
+# make_home USER: sets $home to the home directory of USER in the tree, and puts the sources of HEAD
+# into $home/etcdlock. Creates the user unless USER is root.
 make_home() {
   if [ "$1" = root ]; then home=/root; else
     home=/home/user
@@ -35,9 +36,10 @@ make_home() {
   chroot "$tree" chown -R "$1" "$home/etcdlock"
 }
 
-# Runs |2| as |1| in the tree, with processes and mounts that end with it.
+# run USER COMMAND: runs the command as USER in the tree. When the command ends, its processes are
+# killed and the mounts of the tree disappear.
 run() {
-  # shellcheck disable=SC2016 # expanded in there
+  # shellcheck disable=SC2016 # the inner shell expands the variables
   unshare --mount --pid --fork --kill-child sh -c '
     mount -t proc proc "$1/proc" && mount -t sysfs sysfs "$1/sys" &&
     mount --rbind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/tmp" && chmod 1777 "$1/tmp" &&
