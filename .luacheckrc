@@ -1,7 +1,7 @@
 std = "min"
 max_line_length = 100
 
--- What some of the supported versions have, others not.
+-- Functions that only some of the supported Lua versions have.
 read_globals = {
   "jit",
   "loadstring",

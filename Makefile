@@ -2,11 +2,12 @@
 # of .ci/dev.mk: single checks, measurements, packages.
 #
 #   LUA_VERSION=5.1|5.2|5.3|5.4|jit   which Lua to build for
-#   SPEC=spec/lock                    run these spec files or directories only
-#   JOBS=5                            run so many of them at a time
+#   SPEC=spec/lock                    run only these spec files or directories
+#   JOBS=5                            number of spec files that run at the same time
 #   V=1                               show the commands, and each test
-#   TESTING=1                         build with assertions and the module that only specs use
-#   SANITIZE=asan|tsan                the same, with a sanitizer
+#   TESTING=1                         build with assertions, and with the functions of
+#                                     src/lua/test.c, which only specs use
+#   SANITIZE=asan|tsan                build as with TESTING=1, and with this sanitizer
 
 LUA_VERSION ?= 5.4
 PREFIX ?= /usr/local
@@ -21,7 +22,8 @@ LUA := $(if $(filter jit,$(LUA_VERSION)),luajit,lua$(LUA_VERSION))
 LUA_PACKAGE := $(LUA)
 LUA_ABI := $(LUA_VERSION:jit=5.1)
 
-# The goals of the command line are made one after the other; what they build, in parallel.
+# make builds the targets of its command line one after the other. Each target builds its files in
+# parallel.
 ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif
@@ -59,11 +61,12 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
   -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2 $(if $(filter true,$(CI)),-Werror)
 HARDENING = -fstack-protector-strong -fno-delete-null-pointer-checks -fno-strict-overflow \
   $(call supported,-fstack-clash-protection -fcf-protection=full -ftrivial-auto-var-init=zero)
-# Distributions choose a level themselves.
+# If CPPFLAGS or CFLAGS already choose a level of _FORTIFY_SOURCE, as distributions do, that level
+# stays.
 FORTIFY := $(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),,\
   -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 
-# A package must not tell where it was built.
+# -ffile-prefix-map: the module must not contain the path of the directory in which it was built.
 FLAGS_ := -DNDEBUG $(FORTIFY) '-ffile-prefix-map=$(CURDIR)=.'
 FLAGS_-test := -DEL_TEST $(FORTIFY)
 FLAGS_-asan := -DEL_TEST -fno-omit-frame-pointer -fstrict-overflow \
@@ -71,11 +74,13 @@ FLAGS_-asan := -DEL_TEST -fno-omit-frame-pointer -fstrict-overflow \
 FLAGS_-tsan := -DEL_TEST -fno-omit-frame-pointer -fsanitize=thread
 FLAGS_-gcov := -DEL_TEST --coverage -fprofile-update=atomic
 
-# Expanded once, and only if something is compiled.
+# make expands BASE_FLAGS once, and only if it compiles a file, because the expansion runs the
+# compiler and pkg-config.
 BASE_FLAGS = $(eval BASE_FLAGS := -std=c11 -D_GNU_SOURCE -fPIC -pthread -fvisibility=hidden \
   -Isrc -Ibuild/proto $$(HARDENING) $$(LUA_CFLAGS) $$(LIB_CFLAGS))$(BASE_FLAGS)
 COMPILE = $(CC) $(BASE_FLAGS) $(FLAGS_$(FLAVOUR)) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c
-# The module is never unmapped: its threads may outlive the Lua state.
+# -z nodelete: the module stays mapped when Lua closes its state, because threads of the module may
+# still run then.
 LINK := -shared -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
   -Wl,--as-needed -Wl,--exclude-libs,ALL -Wl,--version-script=src/exports.map
 
@@ -143,13 +148,15 @@ clean: ## remove everything that was built
 
 # ---- install ------------------------------------------------------------------
 
-# The installed command has absolute paths of its interpreter and of the module, and its
-# completion has that of the command: nothing is looked for in the current directory.
+# The installed command contains the absolute paths of its interpreter and of the module. The
+# installed completion contains the absolute path of the command. So neither searches the current
+# directory.
 absolute = $(if $(filter /%,$(1)),$(1),$(CURDIR)/$(1))
 FINAL_LUADIR = "$(call absolute,$(LUADIR))
 FINAL_LIBDIR = "$(call absolute,$(LIBDIR))
 FINAL_BINDIR = $(call absolute,$(BINDIR))
-# A rock that was built is installed in any tree: its command finds that by its own path.
+# A binary rock may be installed in any directory tree. Its command therefore finds the module by
+# the path of the command itself.
 ifneq ($(IS_ROCK),)
 FINAL_LUADIR = tree .. "/share/lua/$(LUA_ABI)
 FINAL_LIBDIR = tree .. "/lib/lua/$(LUA_ABI)
@@ -162,14 +169,16 @@ FOR_COMMAND = 1s|.*|\#!$(firstword $(or $(INTERPRETER),$(error There is no $(LUA
   $(FINAL_LUADIR)/?/init.lua;" .. package.path\npackage.cpath = $(FINAL_LIBDIR)/?.so;" .. package.cpath|
 FOR_COMPLETION = $(if $(IS_ROCK),,s|etcdlock completion|'$(FINAL_BINDIR)/etcdlock' completion|)
 
-# These would end a word of the shell, of sed or of Lua's package.path. $(call unfit,DIRECTORY)
+# $(call unfit,DIRECTORY) returns the characters of DIRECTORY that would end a word in the shell, in
+# sed or in Lua's package.path.
 unfit = $(strip $(foreach c,& ; ' " ` \ | ?,$(findstring $(c),$(1))))
 DIRECTORIES = PREFIX DESTDIR LUADIR LIBDIR BINDIR MANDIR COMPLETIONDIR TYPEDIR CURDIR INTERPRETER
 check_directories = $(foreach d,$(DIRECTORIES),$(if $(call unfit,$($(d))),$(error \
   $(d)=$($(d)): this has $(call unfit,$($(d))) in it; choose a directory without that)))
 
-# A shell command that prints what to set, if Lua or the shell does not search the directories of
-# the installation now. A package or a rock is not in its place yet.
+# A shell command that prints the variables to set if Lua or the shell does not search the
+# directories of the installation. `make install` does not run it with DESTDIR or for a rock,
+# because then the files are not in their final directories yet.
 ADVICE = for set in \
   "LUA_PATH|$$($(LUA) -e 'print(package.path)')|;|$(call absolute,$(LUADIR))/?.lua|;$(call absolute,$(LUADIR))/?/init.lua;\$${LUA_PATH:-;}" \
   "LUA_CPATH|$$($(LUA) -e 'print(package.cpath)')|;|$(call absolute,$(LIBDIR))/?.so|;\$${LUA_CPATH:-;}" \
@@ -178,7 +187,7 @@ ADVICE = for set in \
   case "$$3$$2$$3" in *"$$3$$4$$3"*) ;; *) echo "  export $$1=\"$$4$$5\"" ;; esac; \
   done | sed '1s/^/To use it, set:\n/'
 
-# For recipes that run in another directory of this tree.
+# Absolute paths, for commands that run in a subdirectory of the checkout.
 DESTINATION_LUA = $(call absolute,$(DESTDIR)$(LUADIR))
 DESTINATION_TYPES = $(call absolute,$(DESTDIR)$(TYPEDIR))
 

@@ -1,7 +1,7 @@
 rockspec_format = "3.0"
 package = "etcdlock"
-version = "scm-1" -- `make dist` makes that of a release from this one
--- etcdlock has no public home yet: what ends in .example leads nowhere (RFC 2606).
+version = "scm-1" -- `make dist` makes the rockspec of a release from this file
+-- etcdlock has no public server yet. No host exists below .example (RFC 2606).
 source = {
   url = "git+https://etcdlock.example/etcdlock.git",
 }
@@ -16,13 +16,13 @@ description = {
   license = "MIT",
 }
 supported_platforms = { "linux" }
--- Without a network: Debian's packages lua-cjson, lua-argparse and lua-luv, and --deps-mode=none
--- (doc/install.md).
+-- To install without a network, install Debian's packages lua-cjson, lua-argparse and lua-luv, and
+-- call luarocks with --deps-mode=none (see doc/install.md).
 dependencies = {
   "lua >= 5.1",
   "lua-cjson",
-  "argparse", -- both of the command
-  "luv",
+  "argparse", -- for the command etcdlock
+  "luv", -- for the command etcdlock
 }
 external_dependencies = {
   GRPC = { header = "grpc/grpc.h", library = "grpc" },
@@ -43,12 +43,13 @@ build = {
     LDFLAGS = "-L$(GRPC_LIBDIR) -L$(PROTOBUF_C_LIBDIR) -L$(OPENSSL_LIBDIR)",
   },
   install_variables = {
-    PREFIX = "$(PREFIX)", -- of the rock: the annotations for LuaLS
+    PREFIX = "$(PREFIX)", -- the directory of the rock; types/ (annotations for LuaLS) go there
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",
     IS_ROCK = "1",
   },
 }
--- The wrapper of LuaRocks loads modules of its own from the current directory.
+-- No wrapper script, because the wrapper of LuaRocks would load its own modules from the current
+-- directory.
 deploy = { wrap_bin_scripts = false }

@@ -1,29 +1,35 @@
-# What developers need besides the Makefile, which includes this file: running from the checkout,
-# single checks, measurements, packages. `make help-dev` lists the targets.
+# The targets for developers: single checks, examples, measurements, packages. The Makefile includes
+# this file. `make help-dev` lists the targets.
 #
-#   ETCD_VERSION=3.5        which etcd: 3.4 is Debian 12's, 3.5 Debian 13's
-#   MEMBERS=3 SECURE=1      run the specs with so many members; with certificates and passwords
-#   PATIENCE=4              wait so many times longer than a quiet machine needs; measured if unset
-#   SUITE=bookworm|trixie   which Debian `make fresh` and `make fresh-deb` use: 12 or 13
-#   ROWS="uncontended ..."  which rows of `make bench`
-#   SECONDS=60 SEED=1       how long `make stress` and each target of `make fuzz` run, and which
-#                           random numbers `make stress` draws
-#   PARTS="late ..."        which parts of `make failover` and `make edges`
+#   ETCD_VERSION=3.5        the version of etcd for the specs: 3.5 (as in Debian 13); if unset, the
+#                           installed version (3.4 in Debian 12)
+#   MEMBERS=3               number of members of the etcd that the specs use
+#   SECURE=1                run the specs against an etcd with certificates and passwords
+#   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
+#                           if unset, `make suite` measures it
+#   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13
+#   ROWS="uncontended ..."  the rows that `make bench` runs; all if unset
+#   SECONDS=60              seconds for which `make stress`, `make hostile` and each fuzz target run
+#   SEED=1                  seed of the random numbers of `make stress`, `make hostile` and
+#                           `make mutants`
+#   PARTS="late ..."        the parts that `make failover` or `make edges` runs; all if unset
 
 SPEC ?= spec
 SUITE ?= bookworm
-# Specs wait more than they work, unless they are instrumented.
+# Number of spec files that run at the same time. It may exceed the number of cores, because specs
+# mostly wait. With a sanitizer the number is lower, because the specs then use more CPU time.
 JOBS ?= $(if $(SANITIZE),3,5)
 
 # ---- running from the checkout --------------------------------------------------
 
-# A versioned path in the caller's environment would hide ours.
+# Lua prefers a versioned variable, such as LUA_PATH_5_4, to LUA_PATH. If the caller's environment
+# had one, Lua would ignore RUN_ENV.
 unexport LUA_PATH_5_2 LUA_PATH_5_3 LUA_PATH_5_4
 unexport LUA_CPATH_5_2 LUA_CPATH_5_3 LUA_CPATH_5_4
-# etcd takes every ETCD_... for one of its flags.
+# etcd reads each variable ETCD_... as one of its flags.
 unexport ETCD_VERSION
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/?.so;;'
-# Debian's nginx is not on every user's path.
+# Debian installs nginx in /usr/sbin, which is not in every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
 
 # ---- the suite ------------------------------------------------------------------
@@ -32,22 +38,26 @@ SCRIPTED := build/spec/scripted_server
 REFUSING := build/spec/refusing_grpc.so
 REPORTS := $(CURDIR)/$(BUILD)/reports
 ETCD35 := build/etcd-3.5
-# Debian's, which any Lua can run; a rock's is a shell script.
+# Debian's busted is a Lua script, which every Lua can run. The busted of LuaRocks is a shell
+# script.
 BUSTED := /usr/bin/busted
 
-# Read by spec/support/harness/matrix.lua.
+# Variables that spec/support/harness/matrix.lua reads. PATH finds etcd 3.5 first, if the specs use
+# it.
 MATRIX_ENV := MATRIX_ETCD='$(ETCD_VERSION)' MATRIX_MEMBERS='$(MEMBERS)' \
   MATRIX_SECURE='$(SECURE)' MATRIX_SANITIZE='$(SANITIZE)' \
   $(if $(filter 3.5,$(ETCD_VERSION)),PATH='$(CURDIR)/$(ETCD35)/usr/bin':"$$PATH")
 
-# A sanitizer needs an interpreter that is built with it.
+# The interpreter that runs the specs. The address and the thread sanitizer need an interpreter that
+# is built with the same sanitizer.
 SUITE_LUA := $(if $(filter asan tsan,$(SANITIZE)),$(BUILD)/lua,$(LUA))
 NGINX_FLAVOUR := $(if $(filter gcov,$(SANITIZE)),gcov,test)
 SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=suppressions='$(CURDIR)/spec/support/harness/lsan.supp':print_suppressions=0 \
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0
-# Without a fixed address layout some kernels leave no room for the shadow memory. Both sanitizers
-# guess the size of a library's thread-local block, and now and then crash: intercept_tls_get_addr.
+# setarch -R turns off address space layout randomization, because with it some kernels leave no
+# room for the shadow memory of the thread sanitizer. intercept_tls_get_addr=0, because otherwise
+# both sanitizers guess the size of the thread-local memory of a library, and sometimes crash.
 SUITE_ENV_-tsan = \
   TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions='$(CURDIR)/spec/support/harness/tsan.supp':print_suppressions=0 \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -74,7 +84,7 @@ suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
 	  COVERAGE='$(COVERAGE)' NGINX_BUILD='build/jit-$(NGINX_FLAVOUR)' \
 	  $(SUITE_ENV_$(FLAVOUR)) $(LUA) spec/run.lua $(SPEC) -- $(SUITE_LUA) $(BUSTED)
 
-# nginx runs LuaJIT, whichever Lua runs the suite.
+# The module for nginx. nginx runs LuaJIT, also if another Lua runs the specs.
 nginx-module:
 	+@$(PARALLEL) LUA_VERSION=jit SANITIZE=$(filter gcov,$(SANITIZE)) TESTING=1 \
 	  build/jit-$(NGINX_FLAVOUR)/etcdlock/core.so
@@ -85,7 +95,7 @@ sim: ## the lock logic against a model of etcd: build/sim/sim SEED replays one h
 	@$(SIM) >$(SIM).log || { cat $(SIM).log; false; }
 	@tail -n 1 $(SIM).log
 
-# What differs most from one Lua to another.
+# The specs of the functions whose behavior depends most on the version of Lua.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
   lock/garbage_collection observability/log)) spec/event_loop
 
@@ -95,7 +105,7 @@ test-all: deps ## all specs on every Lua: 5.1, 5.2, 5.3, 5.4 and LuaJIT
 test-all-short: ## a core of the specs on every Lua
 	@$(MAKE) --no-print-directory test-all SPEC='$(SHORT_LUA)'
 
-# What handles memory in most different ways.
+# A selection of specs that together cover most of the ways in which the core handles memory.
 SHORT_ASAN := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/loss \
   lock/guarded_writes lock/garbage_collection lock/batch lock/handoff lock/linger lock/queue \
   multi_lock/multi_lock semaphore/semaphore read_write/read_write election/election \
@@ -105,7 +115,7 @@ SHORT_ASAN := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock l
 asan-short: deps ## a core of the specs under the address, undefined and leak sanitizers
 	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN)' suite
 
-# `make test` skips these specs if Go is not installed: it is large.
+# `make test` does not install Go, because Go is large. Without Go it skips these specs.
 test-go: deps ## the specs that run Go programs, with Go, which this installs
 	@sh bench/prepare.sh go
 	@$(MAKE) --no-print-directory TESTING=1 suite SPEC='spec/read_write/go_interop_spec.lua \
@@ -114,14 +124,16 @@ test-go: deps ## the specs that run Go programs, with Go, which this installs
 matrix: deps ## all specs with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
 	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh
 
-# The configuration that differs most from that of `make test`.
+# The specs of `make matrix-short`, which runs them in the configuration that differs most from that
+# of `make test`.
 SHORT_MATRIX := lock queue loss max_hold with_lock guarded_writes reentrancy etcdctl_interop
 
 matrix-short: deps ## a core of the specs with etcd 3.5, 3 members, secure
 	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \
 	  SPEC='$(SHORT_MATRIX:%=spec/lock/%_spec.lua)' suite
 
-# Seeds are written anew each time; what a target has found stays in build/fuzz/corpus.
+# Each run writes the seeds again. Inputs that a target has found stay in build/fuzz/corpus, and the
+# next run begins with them too.
 fuzz: ## feed hostile bytes to each reader, with clang, for SECONDS=60: one for each spec/fuzz/*.c
 	@sh .ci/deps.sh fuzz $(LUA_VERSION)
 	+@$(PARALLEL) $(FUZZ_TARGETS)
@@ -211,7 +223,8 @@ $(BUILD)/lua: spec/support/programs/lua_host.c
 	$(Q)$(CC) $(BASE_FLAGS) $(FLAGS_$(FLAVOUR)) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) \
 	  $(LDFLAGS) -rdynamic -o $@ $< $(shell $(PKG_CONFIG) --libs $(LUA_PACKAGE)) -lm
 
-# A program of its own, the same for all flavours and versions.
+# The scripted server does not contain the module: all build flavours and versions of Lua use the
+# same program.
 $(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
 	$(call show,LINK)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
@@ -224,7 +237,8 @@ $(REFUSING): spec/support/programs/refusing_grpc.c
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
 	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -Wl,--no-as-needed -lgrpc
 
-# The simulator drives the pure part of the lock, which needs no library.
+# The simulator links src/protocol, the lock protocol as pure functions, and parts of src/base. It
+# needs no library.
 SIM := build/sim/sim
 SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/protocol/*.c) src/base/error.c \
   src/base/text.c src/base/alloc.c src/base/jitter.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
@@ -244,8 +258,9 @@ build/sim/%.o: spec/sim/%.c
 
 -include $(SIM_OBJECTS:.o=.d)
 
-# The fuzz targets, one for each file of spec/fuzz, with clang's libFuzzer. A library of all objects:
-# a target links those that it needs, and has a network of its own (fuzz.h).
+# The fuzz targets use libFuzzer of clang. Each file spec/fuzz/*.c is one target. all.a contains all
+# objects of the core, so the linker takes only those that a target needs. spec/fuzz/fuzz.h replaces
+# the functions of the network.
 FUZZ := build/fuzz
 FUZZ_TARGETS := $(patsubst spec/fuzz/%.c,$(FUZZ)/%,$(wildcard spec/fuzz/*.c))
 FUZZ_OBJECTS := $(patsubst src/%.c,$(FUZZ)/obj/%.o,$(filter-out src/lua/%,$(wildcard src/*/*.c))) \
