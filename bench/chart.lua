@@ -1,5 +1,5 @@
--- Draws a bar chart of ratios as SVG. The axis is logarithmic and labelled; all bars begin at its
--- left end, so also the bar of the ratio 1 can be seen.
+-- Draws a bar chart of ratios as SVG. The axis is logarithmic. All bars begin at the left end of
+-- the axis, so that the bar of the ratio 1 is visible too.
 
 local measure = require "bench.measure"
 
@@ -67,7 +67,8 @@ local function ticks_of(low, high)
   end
 end
 
--- Returns a function from numbers to places on an axis with |ticks|.
+-- Returns a function from a number to its x coordinate on an axis with |ticks|. The coordinate of a
+-- number outside the axis is that of the nearest end.
 local function scale_of(ticks)
   local low, high = ticks[1], ticks[#ticks]
   return function(value)
@@ -111,9 +112,10 @@ local function draw_legend(legend)
   return table.concat(parts)
 end
 
---- Returns a chart. |axis|: the title of the axis. |legend|: a list of { color, label }.
--- |groups|: a list of { label, bars }. A bar has color, value, low and high, and may have a target
--- (promised) and a note behind its value.
+--- Returns the text of a chart. |axis|: the title of the axis.
+-- |legend|: a list of { color, label }. |groups|: a list of { label, bars }.
+-- Fields of a bar: `color`, `value`, `low`, `high`; if it has a target, `promised`; `note`, a text
+-- after the value, or nil.
 function M.bars(title, axis, legend, groups)
   local height, has_targets = TOP + BOTTOM, false
   for _, group in ipairs(groups) do

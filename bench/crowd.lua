@@ -1,5 +1,6 @@
--- One entrant's processes at the work of a row: started, ready, and told window by
--- window to begin.
+-- A crowd: the processes of one entrant that do the work of a row. They work only during windows,
+-- which crowd:window starts. bench/README.md describes the messages between a process and this
+-- program.
 
 local cjson = require "cjson"
 local proc = require "spec.support.programs.proc"
@@ -9,11 +10,11 @@ local uv = require "luv"
 local Crowd = {}
 Crowd.__index = Crowd
 
-local START = 60 -- seconds until all are ready
-local PATIENCE = 100 -- seconds that a window may last
+local START = 60 -- seconds to wait until a process is ready
+local PATIENCE = 100 -- seconds to wait for the answer of a process to a window
 
--- Where the processes' witnesses leave their marks: in memory, for the disk's time is
--- etcd's.
+-- Returns a new directory for the files of the witnesses. It is in memory if possible, because only
+-- etcd should use the disk during a measurement.
 local function marks_directory()
   return temporary.directory(uv.fs_stat "/dev/shm" and "/dev/shm")
 end
@@ -33,8 +34,9 @@ local function job_of(entrant, work, endpoint, prefix)
   }
 end
 
--- Waits until |child| prints a line that matches |pattern|; returns it | nil, what it says
--- is wrong.
+-- Waits until |child| prints a line that matches |pattern|. Returns the line. If the line does not
+-- come in time, or |child| ends, returns nil and the first line that |child| wrote to standard
+-- error, or "no answer".
 local function answer_of(child, pattern, seconds)
   local ok, line = pcall(child.expect, child, pattern, seconds)
   if ok then return line end
@@ -42,8 +44,9 @@ local function answer_of(child, pattern, seconds)
   return nil, (why:gsub("^.-%.lua:%d+: ", ""))
 end
 
---- Starts them: the crowd when all are ready | nil, why they can't be. |work| is a
--- row's: processes, and in each of them owners, names, hold.
+--- Starts the processes of |entrant| and waits until all are ready. |work|: `processes`, their
+-- number; `owners` and `names`, their numbers in each process; `hold`, seconds of each hold.
+-- Returns the crowd. If a process does not become ready, returns nil and the reason.
 function Crowd.start(entrant, work, endpoint, prefix)
   local self, argv = setmetatable({ children = {} }, Crowd), {}
   for i, word in ipairs(entrant.argv) do argv[i] = word end
@@ -59,10 +62,13 @@ function Crowd.start(entrant, work, endpoint, prefix)
   return self
 end
 
--- What all answered, in one: pairs per second (of so many |seconds|, or of as many as the
--- slowest needed), the share of the process that got the least (1: as much as the others),
--- how often two were inside at once, and of who counts them requests for each pair, or all if
--- there is none.
+-- Returns the sample of one window, computed from the answers of all processes:
+--   rate      pairs of lock and unlock per second; the time is |seconds|, or, if |seconds| is nil,
+--             the time of the slowest process
+--   least     pairs of the process with the fewest, divided by the mean over the processes
+--   broken    how often two owners held the same lock at once, since the processes started
+--   requests  requests about locks per pair, or their number if there was no pair; nil if a process
+--             does not count them
 local function sample_of(answers, seconds)
   local all, least, slowest, broken, requests = 0, math.huge, 0, 0, 0
   for _, answer in ipairs(answers) do
@@ -77,8 +83,9 @@ local function sample_of(answers, seconds)
   }
 end
 
---- Lets all of them work for one window, |command|: of so many `seconds`, or so many
--- `holds` of each owner. Returns the sample | nil, why there is none.
+--- Lets all processes work for one window. |command| has either `seconds`, the length of the
+-- window, or `holds`, the number of holds of each owner. Returns the sample. If a process does not
+-- answer, returns nil and the reason.
 function Crowd:window(command)
   local line, answers, from = cjson.encode(command), {}, uv.hrtime()
   for _, child in ipairs(self.children) do child:send(line) end
@@ -87,11 +94,12 @@ function Crowd:window(command)
     if not answer then return nil, why end
     answers[i] = cjson.decode(answer)
   end
-  -- Whoever was told later than others hasn't been at work for as long as all have.
+  -- With `holds`, the time is that from the first command to the last answer: a process measures
+  -- only its own time, which is shorter because the processes start one after the other.
   return sample_of(answers, command.holds and (uv.hrtime() - from) / 1e9)
 end
 
---- The process ids of all of them.
+--- Returns the process ids of the crowd.
 function Crowd:pids()
   local pids = {}
   for i, child in ipairs(self.children) do pids[i] = child.process.pid end

@@ -1,8 +1,9 @@
--- The results of run.lua as charts.
+-- Draws the results of run.lua as charts.
 
 local chart = require "bench.chart"
 local compare = require "bench.compare"
 
+-- The spread of an entrant compared with itself.
 local ONE = { median = 1, low = 1, high = 1 }
 
 local function bar_of(spread, color, promised)
@@ -45,7 +46,7 @@ local function speeds(row)
   }, groups)
 end
 
---- Calls put(name, svg) with each of them.
+--- Draws the charts of |results|. Calls put(name, svg) for each chart.
 return function(results, put)
   put("beside_go", beside_go(results))
   for _, row in ipairs(results.rows) do

@@ -1,5 +1,11 @@
--- Who can take part in a row of locks: a program below peers/, which of servers.lua it
--- talks to, and the file that is there when it can run.
+-- The entrants that can take part in a row of locks.
+--
+--   label    the name in the reports
+--   argv     the command line of a process of the entrant
+--   env      environment variables of the process; nil: none
+--   needs    the file without which the entrant cannot run; nil: it can always run
+--   server   the function of servers.lua that starts its server; nil: etcd
+--   work, linger, handoff_time, clients, fresh   fields of the job: see bench/peers/etcdlock.lua
 
 local uv = require "luv"
 
@@ -22,7 +28,8 @@ return {
   },
   python = {
     label = "python-etcd3 Lock",
-    argv = { "/usr/bin/python3", "bench/peers/etcd3_lock.py" }, -- Debian's finds its modules
+    -- Debian's Python, because only that one finds Debian's package python3-etcd3.
+    argv = { "/usr/bin/python3", "bench/peers/etcd3_lock.py" },
     needs = "/usr/lib/python3/dist-packages/etcd3",
   },
   node = {

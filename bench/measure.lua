@@ -1,14 +1,15 @@
--- Figures of what was measured: of times, and of how many times as fast one was as
--- another.
+-- Statistics of measured times and ratios, and how they are printed.
 
 local M = {}
 
--- Of a sorted list: what |percent| of them are no greater than.
+-- Returns the smallest value of the list |sorted| such that at least |percent| percent of the
+-- values are not greater than it.
 function M.percentile(sorted, percent)
   return sorted[math.max(1, math.ceil(#sorted * percent / 100))]
 end
 
--- Of a list in any order: its median, least and greatest.
+-- Returns { median, low, high } of |list|, in any order: the median, the least and the greatest
+-- value.
 function M.spread(list)
   local sorted = {}
   for i, value in ipairs(list) do sorted[i] = value end
@@ -17,8 +18,8 @@ function M.spread(list)
   return { median = (low + high) / 2, low = sorted[1], high = sorted[#sorted] }
 end
 
--- The spread of the quotients of two lists, round by round: what disturbs a round
--- disturbs both. Two zeros are as good as each other.
+-- Returns the spread of the quotients ours[i] / theirs[i], one for each round: what disturbs a
+-- round then disturbs both sides. If both values are equal, also if both are 0, the quotient is 1.
 function M.ratio(ours, theirs)
   local quotients = {}
   for i, value in ipairs(ours) do
@@ -27,14 +28,14 @@ function M.ratio(ours, theirs)
   return M.spread(quotients)
 end
 
--- In about three digits.
+-- Returns |value| as text with about three digits.
 function M.number(value)
   local form = value >= 100 and "%.0f" or value >= 10 and "%.1f" or value >= 0.1 and "%.2f"
     or "%.3f"
   return form:format(value)
 end
 
--- Sorts |times| (ms) and tells of them in a line.
+-- Sorts |times| (ms). Returns their percentiles as text in one line.
 function M.summary(times)
   table.sort(times)
   return ("p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, max %.2f ms"):format(M.percentile(times, 50),

@@ -1,5 +1,6 @@
--- A page of figures, a part for each of |list|, which tell(one) measures and tells: printed as
--- they come, and left in bench/out/ for publish.lua.
+-- Makes a page of figures. For each element of |list|, tell(element) measures and returns the text
+-- of one part. Prints each part at once, and writes all parts to bench/out/NAME.md, for
+-- publish.lua.
 
 local proc = require "spec.support.programs.proc"
 local write_file = require "bench.write_file"

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Gets ready whom etcdlock is measured beside. Each comes by itself: who can't be had is
-# told of, and left out.
+# Installs and builds the programs that the benchmark compares with etcdlock, and its tools. If one
+# cannot be prepared, prints that, and goes on with the next: the benchmark then runs without it.
 #
-#   prepare.sh PEER...      go, python, node, wrk; perf, to see where the time goes
+#   prepare.sh PEER...
+#
+# PEER: go, python or node (clients of etcd), wrk (load for nginx), perf (CPU time by library)
 set -u
 
 OUT=build/bench

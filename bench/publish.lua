@@ -1,5 +1,5 @@
--- What the last `make bench`, `make profile` and `make scale` have found, put into the pages
--- that show it, and the charts beside: `make bench-report`.
+-- Puts the results of the last `make bench`, `make profile` and `make scale` into bench/README.md
+-- and doc/performance.md, and draws the charts in bench/charts/: `make bench-report`.
 
 local cjson = require "cjson"
 local draw = require "bench.draw"
@@ -11,7 +11,7 @@ local write_file = require "bench.write_file"
 local CHARTS = "bench/charts/"
 local END = "<!-- end of the figures -->\n"
 
--- Puts |text| into |page|, between its marks for |command|.
+-- Replaces the text between the marks for |command| in the file |page| by |text|.
 local function put(page, command, text)
   local old = assert(read_file(page))
   local _, before = old:find(("<!-- figures of %s -->\n"):format(command), 1, true)
@@ -20,7 +20,7 @@ local function put(page, command, text)
   print(("%s has the figures of %s"):format(page, command))
 end
 
--- What |command| has left in bench/out/; nil if it wasn't run.
+-- Returns the text that |command| has left in bench/out/|file|; nil if the command was not run.
 local function found_by(command, file)
   local text = read_file("bench/out/" .. file)
   if not text then print(("nothing of %s: run it first"):format(command)) end

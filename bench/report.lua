@@ -1,4 +1,4 @@
--- The results of run.lua in words: for a terminal, and for bench/README.md.
+-- Turns the results of run.lua into text: for a terminal, and for bench/README.md.
 
 local compare = require "bench.compare"
 local measure = require "bench.measure"
@@ -45,7 +45,7 @@ local function figure_lines(row, lines)
   end
 end
 
---- For a terminal.
+--- Returns the text for a terminal.
 function M.text(results)
   local lines = { "", "etcdlock is so many times as fast as (lowest to highest round):" }
   for _, row in ipairs(results.rows) do
@@ -90,7 +90,8 @@ local function append_figures(lines, row)
   end
 end
 
---- For bench/README.md: a table of all comparisons, one of ours alone, and the charts.
+--- Returns the text for bench/README.md: a table of all comparisons, a table of the figures of
+-- etcdlock alone, and links to the charts.
 function M.markdown(results)
   local about, lines = results.about, {}
   lines[1] = "![Speed of etcdlock and of Go's clientv3](charts/beside_go.svg)\n"

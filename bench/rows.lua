@@ -1,15 +1,22 @@
--- The rows of the benchmark, in the order in which they are shown. The first entrant of a row is
--- etcdlock; the others are compared with it.
+-- The rows of the benchmark, in the order in which the reports show them. The first entrant of a
+-- row is etcdlock. The others are compared with it.
 --
---   race        file below races/ that runs the row
---   work        for locks: number of processes; in each, owners and names; seconds of a hold
---   entrants    names in entrants.lua or in the race
---   quick       entrants of `make bench-quick`; nil: it leaves out the row
---   holds       number of holds of each owner in a round; nil: a round is a window of time
---   rounds, seconds  number of rounds and length of a window, if not the defaults
---   limits      fixed rates to compare with
---   promised    entrant or limit -> least ratio of etcdlock's rate to its rate
---   figures     figures of etcdlock alone; at_most: promised
+--   id        the name of the row on the command line, and of its chart
+--   title     the name of the row in the reports
+--   short     the name of the row in the chart that compares etcdlock with Go
+--   race      the file below races/ that runs the row
+--   work      for the race `locks`: `processes`, their number; `owners` and `names`, their numbers
+--             in each process; `hold`, seconds of each hold
+--   entrants  ids: keys of entrants.lua, or of LABELS in the race
+--   quick     the entrants in `make bench-quick`; nil: `make bench-quick` omits the row
+--   holds     number of holds of each owner in a round; nil: a round is a window of time
+--   rounds    number of rounds; nil: the default of run.lua
+--   seconds   length of the window of a round; nil: the default of run.lua
+--   limits    a list of fixed rates with which etcdlock is compared
+--   promised  id of an entrant or a limit -> the target: the least value of the rate of etcdlock,
+--             divided by the rate of that entrant or limit
+--   figures   figures of the samples of etcdlock alone: the field of the sample, its label, and
+--             `at_most`, the target, if there is one
 
 return {
   {
@@ -23,7 +30,8 @@ return {
     },
     quick = { "etcdlock", "etcdlock_put", "go" },
     promised = { etcdlock_put = 0.95, go = 1 },
-    -- The speed of the disk varies more than the differences in this row.
+    -- More rounds than the default, because the speed of the disk varies more than the entrants
+    -- differ.
     rounds = 15,
     seconds = 0.7,
   },
@@ -56,7 +64,8 @@ return {
     entrants = { "etcdlock", "go", "python", "node", "redis" },
     quick = { "etcdlock", "go" },
     promised = { go = 5 },
-    -- Go's rate depends on the phase of etcd's 100 ms timer when its watch begins.
+    -- More rounds than the default, because the rate of Go depends on the phase of a timer of etcd
+    -- (100 ms) at the time when the watch of Go begins.
     rounds = 15,
     seconds = 0.7,
   },

@@ -1,9 +1,10 @@
--- etcdlock beside its peers: the same work in the same run, in turns.
+-- Compares etcdlock with other clients and locks. In each row, all entrants do the same work, in
+-- turns.
 --
---   make bench [ROWS="uncontended nginx"]     all rows, or some
---   make bench-quick                          a few, in a minute, to see that it works
+--   make bench [ROWS="uncontended nginx"]     all rows, or the named rows
+--   make bench-quick                          a few rows in a minute, to test the benchmark itself
 --
--- What it finds is left below bench/out/.
+-- Writes the results to bench/out/.
 
 local cjson = require "cjson"
 local compare = require "bench.compare"
@@ -26,7 +27,7 @@ end
 
 -- ---- one row ----------------------------------------------------------------------
 
--- The rounds of a |race| that was started; returns id → list of samples.
+-- Runs all rounds of a |race| that was started. Returns a table from id to the list of samples.
 local function run_rounds(race, row, mode)
   local rounds, command = mode.rounds, { seconds = mode.seconds }
   if not mode.is_quick then
@@ -42,8 +43,8 @@ local function run_rounds(race, row, mode)
   return samples
 end
 
--- What is told of |row|, with the samples of all who took part. Quick windows are too
--- short to judge what is promised.
+-- Returns the result of |row|: its description, and the samples of all entrants that took part. In
+-- quick mode it has no targets, because the windows are too short to judge them.
 local function result_of(row, mode, race, samples)
   local result = {
     id = row.id, title = row.title, short = row.short,
@@ -57,7 +58,8 @@ local function result_of(row, mode, race, samples)
   return result
 end
 
--- Runs |row|.
+-- Runs |row| and returns its result. Calls excuse(who, why) for each entrant that cannot take part,
+-- or that fails during a round.
 local function run_row(row, mode, excuse)
   local ids = mode.is_quick and row.quick or row.entrants
   local race = require("bench.races." .. row.race).start(row, ids, excuse)
@@ -69,7 +71,8 @@ end
 
 -- ---- all of them ------------------------------------------------------------------
 
--- The rows named in |ids|, or all; in a quick run, those that have a quick part.
+-- Returns the rows named in |ids|; if |ids| is empty, all rows, or in quick mode those that have
+-- the field `quick`. If a name is unknown, prints a message and exits with 2.
 local function wanted_rows(mode, ids)
   local wanted, list, known = {}, {}, {}
   for _, id in ipairs(ids) do wanted[id] = true end
@@ -96,12 +99,12 @@ local function about(mode)
   }
 end
 
--- What became of |row|; nil if that can't be told, with the reason. What it has left
--- running ends with us.
+-- Runs |row| and returns its result. If the row fails, returns nil and the reason. Processes that a
+-- failed row leaves behind end with this program.
 local function attempt(row, mode, excuse)
   local ok, result = xpcall(run_row, debug.traceback, row, mode, excuse)
   if ok then return result end
-  if result:find "interrupted!" then error(result, 0) end -- Ctrl-C, by Lua's interpreter
+  if result:find "interrupted!" then error(result, 0) end -- the interpreter raises it on Ctrl-C
   excuse("anybody", result)
   return nil, result
 end
@@ -121,7 +124,7 @@ local function run(mode, list)
   return results
 end
 
--- The table as text, and into |directory| the results and the charts.
+-- Writes the results and the charts to |directory|, and prints the results as text.
 local function tell(results, directory)
   proc.run { "mkdir", "-p", directory }
   write_file(directory .. "/results.json", cjson.encode(results))
@@ -132,7 +135,7 @@ local function tell(results, directory)
   print("The numbers behind it, and charts: " .. directory)
 end
 
--- Returns whether all is well.
+-- Returns whether all rows ran, and etcdlock never let two owners hold the same lock.
 local function main()
   local mode, ids = FULL, arg
   if arg[1] == "quick" then mode, ids = QUICK, {} end
@@ -143,6 +146,6 @@ local function main()
   return results.failures == 0 and compare.is_exclusive(results)
 end
 
--- What is written is to cost what a disk costs: not everybody's /tmp is on one.
+-- The servers must write to a disk, but /tmp may be in memory.
 uv.os_setenv("TMPDIR", "/var/tmp")
 program(main)

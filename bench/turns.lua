@@ -1,5 +1,5 @@
---- Lets each of |ids| have its turn(id), a sample, one after the other; in each round
--- |number| another one is the first. Returns id → sample.
+--- Calls turn(id), which returns a sample, for each of |ids|, one after the other. |number| is the
+-- number of the round: in each round another id is first. Returns a table from id to sample.
 return function(ids, number, turn)
   local samples = {}
   for i = 1, #ids do
