@@ -1,5 +1,6 @@
-// node's etcd3 as an entrant; what it is told and answers stands in bench/README.md.
-// Its lock doesn't wait: who finds it taken asks again.
+// The entrant etcd3 of node. bench/README.md describes the messages that an entrant reads and
+// prints. The lock of etcd3 does not wait: a client that finds the lock taken tries again after
+// RETRY_MS.
 
 const fs = require('fs');
 const readline = require('readline');
@@ -10,8 +11,8 @@ const RETRY_MS = 10;
 
 const now = () => Number(process.hrtime.bigint()) / 1e9;
 
-// Sees whether two are inside of the same lock at once: within this process by a flag,
-// and among several by a file that only one of them can create.
+// A witness counts how often two owners hold the same lock at once. A flag detects this within one
+// process. Between processes, a file detects it: only one process can create the file of a lock.
 class Witness {
   constructor(marks) {
     this.marks = marks;
@@ -39,7 +40,8 @@ class Witness {
   }
 }
 
-// For so many seconds, or so many holds of each owner.
+// A window counts complete pairs. It ends after so many seconds, or after so many holds of each
+// owner.
 class Window {
   constructor({ seconds = Infinity, holds = Infinity }) {
     this.from = now();
@@ -53,7 +55,7 @@ class Window {
     return now() >= this.deadline;
   }
 
-  // A pair is complete. One that the deadline found half-way doesn't count.
+  // Counts a complete pair. A pair that ended after the deadline does not count.
   count() {
     const at = now();
     if (at >= this.deadline) return;

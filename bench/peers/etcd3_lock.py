@@ -1,5 +1,5 @@
-"""python-etcd3's lock as an entrant; what it is told and answers stands in
-bench/README.md."""
+"""The entrant python-etcd3. bench/README.md describes the messages that an entrant reads and
+prints."""
 
 import contextlib
 import itertools
@@ -12,13 +12,15 @@ import time
 
 import etcd3
 
-# Each hold leaves a lease behind; they shall not end while others are measured.
+# Seconds. Each hold leaves a lease behind. The leases must not expire while other entrants are
+# measured, because etcd needs time to revoke expired leases.
 TTL = 600
 
 
 class Witness:
-    """Sees whether two are inside of the same lock at once: within this process by a
-    flag, and among several by a file that only one of them can create."""
+    """Counts how often two owners hold the same lock at once. A flag detects this within one
+    process. Between processes, a file detects it: only one process can create the file of a
+    lock."""
 
     def __init__(self, marks, names):
         self.marks = marks
@@ -46,7 +48,8 @@ class Witness:
 
 
 class Window:
-    """For so many seconds, or so many holds of each owner."""
+    """Counts complete pairs. The command has the length of the window in seconds, or the number of
+    holds of each owner."""
 
     def __init__(self, command):
         self.begin = time.monotonic()
@@ -60,7 +63,7 @@ class Window:
         return time.monotonic() >= self.deadline
 
     def count(self):
-        """A pair is complete. One that the deadline found half-way doesn't count."""
+        """Counts a complete pair. A pair that ended after the deadline does not count."""
         with self.lock:
             at = time.monotonic()
             if at < self.deadline:

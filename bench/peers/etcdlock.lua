@@ -1,4 +1,8 @@
--- etcdlock as an entrant: locks, or the put and delete that they can't be faster than.
+-- The entrant etcdlock. Besides the fields in bench/README.md, its job has these:
+--   linger        the option of the lock calls; nil: none
+--   handoff_time  the option of connect; nil: the default
+--   clients       true: each owner has its own client; nil: all owners share a client
+--   fresh         true: each pair takes a lock with a new name; nil: always the name of the owner
 
 local cjson = require "cjson"
 local etcdlock = require "etcdlock"
@@ -30,7 +34,9 @@ function new_pair.lock(name)
   end
 end
 
--- The client's bare requests are those of a lock, so there has to be one.
+-- The pair of the work "put": a put and a delete, to show the least time that two requests take.
+-- The client has only guarded writes, so each owner takes a lock before its first pair and keeps
+-- it.
 function new_pair.put(name)
   local lock, key = nil, name .. "/floor"
   return function(work)
@@ -41,8 +47,8 @@ function new_pair.put(name)
   end
 end
 
--- Requests about locks, of all clients, without those about a lease, or about keys that came
--- late.
+-- Returns how many requests about locks all clients have sent. Not counted are requests about
+-- leases: keepalives, grants, revocations, audits, and checks that a lease is alive.
 local function asked()
   local sum = 0
   for _, client in ipairs(clients) do
@@ -53,7 +59,7 @@ local function asked()
   return sum
 end
 
--- A window begins with a session that is there.
+-- The first lock creates the session, so that no window includes that.
 assert(assert(shared:lock(job.prefix .. "/first", options)):unlock())
 owners.serve(job, new_pair[job.work], asked)
 for _, client in ipairs(clients) do client:close() end

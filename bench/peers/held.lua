@@ -1,5 +1,5 @@
--- 10,000 locks that one client holds: what each adds to the process's memory, and what
--- the client does while nobody asks anything of it.
+-- A program for the row `held`. One client holds 10,000 locks. It measures the memory for each
+-- lock, and the CPU time and the requests of the client while no call is made.
 
 local cjson = require "cjson"
 local core = require "etcdlock.core"
@@ -8,11 +8,11 @@ local etcdlock = require "etcdlock"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
-local HELD, ABREAST = 10000, 100
+local HELD, ABREAST = 10000, 100 -- number of locks, and of coroutines that take them
 
 local client = assert(etcdlock.connect { endpoints = arg[1], env = false })
 
--- Bytes of the process's memory, and those on Lua's heap.
+-- Returns the resident memory of this process in bytes, and how many bytes are on Lua's heap.
 local function memory()
   collectgarbage()
   return uv.resident_set_memory(), collectgarbage "count" * 1024
@@ -29,12 +29,14 @@ local function take_all()
   return held
 end
 
--- Seconds of CPU that this process has used.
+-- Returns the seconds of CPU time that this process has used.
 local function cpu()
   local usage = uv.getrusage()
   return usage.utime.sec + usage.stime.sec + (usage.utime.usec + usage.stime.usec) / 1e6
 end
 
+-- Sleeps for |seconds|. Returns the use of a core in percent, and requests per second, during that
+-- time.
 local function window(seconds)
   local rpcs, used, from = client:stats().rpcs, cpu(), uv.hrtime()
   uv.sleep(seconds * 1000)
@@ -51,7 +53,7 @@ local function assert_held(list)
   end
 end
 
--- With the first one the session begins.
+-- The first lock creates the session, so that its memory is not counted for the 10,000 locks.
 assert(assert(client:lock "first"):unlock())
 local bytes_before, lua_bytes_before = memory()
 local held = take_all()

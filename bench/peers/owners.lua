@@ -1,6 +1,6 @@
--- What the entrants in Lua have in common: owners that do a pair of lock and unlock
--- again and again within a window, a coroutine of cqueues each if there are several.
--- What an entrant is told and answers stands in bench/README.md.
+-- The code that the entrants in Lua share: within a window, each owner does pairs of lock and
+-- unlock. If there are several owners, each is a coroutine of cqueues. bench/README.md describes
+-- the messages that an entrant reads and prints.
 
 local Witness = require "bench.peers.witness"
 local cjson = require "cjson"
@@ -18,7 +18,9 @@ end
 local Window = {}
 Window.__index = Window
 
--- |command|: for so many `seconds`, or so many `holds` of each owner.
+-- Starts a window. |command|: `seconds`, its length, or `holds`, the number of holds of each owner.
+-- Fields: `pairs`, the number of complete pairs; `last`, the time in seconds when the last one
+-- ended.
 local function open_window(command)
   local from = now()
   return setmetatable({
@@ -34,7 +36,7 @@ function Window:is_over()
   return now() >= self.deadline
 end
 
--- A pair is complete. One that the deadline found half-way doesn't count.
+-- Counts a complete pair. A pair that ended after the deadline does not count.
 function Window:count()
   local at = now()
   if at < self.deadline then
@@ -44,7 +46,8 @@ end
 
 -- ---- owners -----------------------------------------------------------------------
 
--- Who comes to hold the lock too late goes on at once, so that the queue empties.
+-- Returns the function that an owner calls while it holds the lock. If the window is over by then,
+-- the function does nothing, so that the remaining waiters finish quickly.
 local function work_of(job, owner, window, witness)
   return function()
     if window:is_over() then return end
@@ -72,9 +75,9 @@ local function run_all(job, owners, window, witness)
   assert(loop:loop())
 end
 
---- Serves windows until the input ends. |new_pair|(name) → a function(work) that
--- takes the lock of that name, calls work() and releases it. |asked|(), if it is given, tells
--- how many requests about locks there have been so far.
+--- Serves windows until the standard input ends. |new_pair|(name) returns a function(work) that
+-- takes the lock of that name, calls work() and releases the lock. |asked|() returns how many
+-- requests about locks were sent so far; nil: the entrant does not count them.
 function M.serve(job, new_pair, asked)
   local owners, witness = {}, Witness.new(job.marks)
   for i = 1, job.owners do

@@ -1,4 +1,4 @@
--- A lock in Redis as an entrant.
+-- The entrant that takes a lock in Redis.
 
 local cjson = require "cjson"
 local cqueues = require "cqueues"
@@ -10,7 +10,8 @@ local uv = require "luv"
 local job = cjson.decode(arg[1])
 local host, port = job.endpoint:match "^(.*):(%d+)$"
 
--- What Redis answers to a command: a number or a word, nil if there is none.
+-- Sends a command to Redis. Returns the answer, a number or a string; nil if Redis answers that
+-- there is no value. Raises an error if the command fails.
 local function ask(connection, ...)
   local parts = { ("*%d\r\n"):format(select("#", ...)) }
   for i = 1, select("#", ...) do

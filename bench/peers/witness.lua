@@ -1,5 +1,5 @@
--- Sees whether two are inside of the same lock at once: within this process by a
--- flag, and among several by a file that only one of them can create.
+-- A witness counts how often two owners hold the same lock at once. A flag detects this within one
+-- process. Between processes, a file detects it: only one process can create the file of a lock.
 
 local uv = require "luv"
 
@@ -8,7 +8,8 @@ Witness.__index = Witness
 
 local PRIVATE = tonumber("600", 8)
 
---- |marks|: the directory that the processes share; nil if there is one only.
+--- Returns a new witness. |marks|: the directory for the files; nil if there is only one process.
+-- `broken` is the number of violations so far.
 function Witness.new(marks)
   return setmetatable({ marks = marks, inside = {}, broken = 0 }, Witness)
 end
@@ -18,7 +19,7 @@ local function create(path)
   return file and uv.fs_close(file)
 end
 
---- Called by whoever holds lock |number|.
+--- An owner calls this when it has taken lock |number|.
 function Witness:enter(number)
   if self.inside[number] or self.marks and not create(self.marks .. "/" .. number) then
     self.broken = self.broken + 1
@@ -26,7 +27,7 @@ function Witness:enter(number)
   self.inside[number] = true
 end
 
---- Called before it is released.
+--- The owner calls this before it releases lock |number|.
 function Witness:leave(number)
   if self.marks then uv.fs_unlink(self.marks .. "/" .. number) end
   self.inside[number] = nil

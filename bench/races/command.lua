@@ -1,6 +1,7 @@
--- `etcdlock run` beside `etcdctl lock`: a command that does nothing, under a free lock, again and
--- again. Most of it is the start of the program. A shell counts how often it is done in the window,
--- and reads the time without starting anything itself.
+-- Compares `etcdlock run` with `etcdctl lock`. A shell runs a command that does nothing under a
+-- free lock, again and again, and counts the runs in the window. Most of the time goes into the
+-- start of the program. The shell reads the time from a file, because another process would add its
+-- own start.
 
 local matrix = require "spec.support.harness.matrix"
 local proc = require "spec.support.programs.proc"
@@ -16,7 +17,8 @@ local COMMANDS = {
   etcdlock = '"$LUA" bin/etcdlock run command/etcdlock -- true',
   etcdctl = "etcdctl lock command/etcdctl -- true",
 }
--- $0 hundredths of a second long; tells how often it was done, and in how many.
+-- The shell script. $0: the length of the window, in hundredths of a second. Prints how often the
+-- command ran, and the time that this took, in hundredths of a second.
 local SCRIPT = [[
   read_clock() {
     read -r now _ </proc/uptime
@@ -32,17 +34,19 @@ local SCRIPT = [[
   echo "$count $((now - from))"
 ]]
 
---- As that of locks.lua.
+--- Starts an etcd; see locks.lua.
 function Race.start(_, ids)
   local self = setmetatable({ ids = ids, labels = LABELS }, Race)
   self.etcd = servers.etcd()
   self.env = proc.lua_environment(matrix.no_variables())
   self.env.ETCDCTL_API, self.env.ETCDCTL_ENDPOINTS = "3", self.etcd:endpoint()
   self.env.LUA = uv.exepath()
-  self:round(0, { seconds = 0.3 }) -- their files are in memory then
+  self:round(0, { seconds = 0.3 }) -- so that the files of both programs are in the page cache
   return self
 end
 
+--- Runs a round, as in locks.lua. `more_ms` of etcdlock: by how many ms a run takes longer than
+-- that of etcdctl.
 function Race:round(number, command)
   local samples = turns(self.ids, number, function(id)
     local out, code, err = proc.run({

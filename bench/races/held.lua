@@ -1,4 +1,5 @@
--- 10,000 locks that one client holds, and nobody asks anything of.
+-- The row `held`: one client holds 10,000 locks and is idle otherwise. bench/peers/held.lua
+-- measures.
 
 local cjson = require "cjson"
 local proc = require "spec.support.programs.proc"
@@ -8,9 +9,9 @@ local uv = require "luv"
 local Race = {}
 Race.__index = Race
 
-local PATIENCE = 60 -- seconds until all are held, or of a window
+local PATIENCE = 60 -- seconds to wait until all locks are held, and for the answer to a window
 
---- As that of locks.lua.
+--- Starts an etcd and the process; see locks.lua.
 function Race.start(_, ids)
   local self = setmetatable({ ids = ids, labels = { etcdlock = "etcdlock" } }, Race)
   self.etcd = servers.etcd()

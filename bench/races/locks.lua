@@ -1,5 +1,10 @@
--- A row of locks: each entrant is a crowd of processes that do nothing but take the
--- row's locks and release them.
+-- The race of most rows. Each entrant is a crowd of processes that take the locks of the row and
+-- release them.
+--
+-- Each file of races/ returns a class with these functions:
+--   start(row, ids, excuse)   returns the race, with its fields `ids` and `labels`
+--   round(number, command)    runs one window of each entrant; returns a table from id to sample
+--   stop()                    stops the servers and the processes
 
 local Crowd = require "bench.crowd"
 local entrants = require "bench.entrants"
@@ -12,6 +17,7 @@ Race.__index = Race
 
 local WARM_UP = { seconds = 0.3 }
 
+-- Returns the address of the server of |entrant|. Entrants with the same kind of server share it.
 local function endpoint_of(self, entrant)
   local kind = entrant.server or "etcd"
   self.servers[kind] = self.servers[kind] or servers[kind]()
@@ -26,8 +32,9 @@ local function start_crowd(self, id, row)
   return Crowd.start(entrant, row.work, endpoint_of(self, entrant), row.id .. "/" .. id)
 end
 
---- Starts those of |ids| that can take part: `ids`, and `labels` by id. Of those who
--- can't, or can't go on, excuse(label, why) is told.
+--- Starts the entrants |ids|. Returns the race: `ids` are the entrants that take part, and `labels`
+-- maps each to its label. Calls excuse(label, why) for an entrant that cannot start, and later for
+-- one that fails during a round.
 function Race.start(row, ids, excuse)
   local self = setmetatable({ ids = {}, labels = {}, crowds = {}, servers = {} }, Race)
   self.excuse = excuse
@@ -45,7 +52,7 @@ function Race.start(row, ids, excuse)
   return self
 end
 
--- The others go on.
+-- Stops entrant |id|, which has failed. The other entrants go on.
 local function dismiss(self, id, why)
   self.excuse(self.labels[id], why)
   self.crowds[id]:stop()
@@ -55,7 +62,7 @@ local function dismiss(self, id, why)
   end
 end
 
---- One window of each; returns id → sample.
+--- Runs one window of each entrant. Returns a table from id to sample.
 function Race:round(number, command)
   local failed = {}
   local samples = turns(self.ids, number, function(id)

@@ -1,5 +1,5 @@
--- One hot name in one worker of nginx: requests that do nothing but take its lock and
--- release it, as many as 50 connections of wrk bring.
+-- The row `nginx`: one nginx worker, in which all nginx requests take and release the same lock.
+-- wrk sends them on 50 connections, as fast as they are answered.
 
 local Nginx = require "spec.support.servers.nginx"
 local proc = require "spec.support.programs.proc"
@@ -12,7 +12,7 @@ Race.__index = Race
 
 local CONNECTIONS = "50"
 local WARM_UP = { seconds = 1 }
--- Nobody is so unfair that a request waits longer.
+-- The timeout of wrk for one nginx request. No entrant is so unfair that a request waits longer.
 local PATIENCE = "30s"
 
 local LABELS = {
@@ -27,7 +27,7 @@ local LOCATIONS = {
     work()
     assert(lock:unlock())
   ]],
-  -- lua-resty-lock itself is no package of Debian's.
+  -- The steps of lua-resty-lock, because Debian has no package of lua-resty-lock itself.
   ["/shared_dict"] = [[
     local pause = 0.001
     while not shared:add("hot", true, 30) do
@@ -37,8 +37,9 @@ local LOCATIONS = {
     work()
     shared:delete "hot"
   ]],
-  -- The last requests of a round run to their end: one that wrk ends between leaves its key
-  -- behind, and nobody is served for the rest of the TTL.
+  -- lua_check_client_abort off: at the end of a round wrk closes its connections, and nginx must
+  -- let the last requests finish. Otherwise a request that is aborted while it holds the lock
+  -- leaves its key behind, and no other request gets the lock for the rest of the TTL.
   ["/redis"] = { conf = "lua_check_client_abort off;", content = [[
     local token = ngx.var.request_id
     while redis("SET", "hot", token, "NX", "PX", redis_lock.ttl_ms) ~= "OK" do
@@ -67,7 +68,8 @@ local INIT_WORKER = [[
   client = assert(etcdlock.connect { endpoints = "%s" })
 ]]
 
---- As that of locks.lua.
+--- Starts the servers; see locks.lua. If wrk or the Lua module of nginx is missing, no entrant
+-- takes part.
 function Race.start(_, ids, excuse)
   local self = setmetatable({ ids = {}, labels = LABELS }, Race)
   if not uv.fs_stat "/usr/bin/wrk" then
@@ -92,12 +94,15 @@ end
 
 local UNITS = { us = 1e-6, ms = 1e-3, s = 1 }
 
--- Seconds within which |percent| of the requests were served.
+-- Returns the seconds within which |percent| percent of the nginx requests were answered. |out|:
+-- the output of wrk.
 local function quantile(out, percent)
   local number, unit = out:match("%f[%d]" .. percent .. "%% +([%d.]+)(%a+)")
   return number * UNITS[unit]
 end
 
+-- Runs wrk. Returns the sample: `rate`, nginx requests per second; `tail`, the 99th percentile of
+-- their times divided by the median; `broken`, always 0, because a violation fails the row.
 local function sample(nginx, id, seconds)
   local out, code, err = proc.run {
     "wrk", "-t", "1", "-c", CONNECTIONS, "-d", ("%ds"):format(math.ceil(seconds)), "--latency",

@@ -1,5 +1,5 @@
-// Go's clientv3/concurrency as an entrant: locks, or the put and delete that they
-// can't be faster than. What it is told and answers stands in bench/README.md.
+// The entrant Go: locks of clientv3/concurrency or, for the work "put", a put and a delete without
+// a lock. bench/README.md describes the messages that an entrant reads and prints.
 package main
 
 import (
@@ -20,7 +20,7 @@ type job struct {
 	Hold                          float64 // seconds
 }
 
-// A pair takes the lock, does the work and releases the lock.
+// A pair takes a lock, calls work and releases the lock.
 type pair func(work func())
 
 var background = context.Background()
@@ -56,8 +56,9 @@ func newSession(client *clientv3.Client) *concurrency.Session {
 	return session
 }
 
-// Owners of one session would all hold the same lock at once, so those who share a
-// name have a session each. Where nobody does, one serves them all.
+// newPairs returns one pair for each owner. Owners of the same session would all hold the same lock
+// at once. So if several owners use the same name, each owner has its own session; otherwise all
+// owners share a session.
 func newPairs(client *clientv3.Client, j job) []pair {
 	pairs := make([]pair, j.Owners)
 	var session *concurrency.Session

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// For so many seconds, or so many holds of each owner.
+// A command starts a window. It has the length of the window in seconds, or the number of holds of
+// each owner.
 type command struct {
 	Seconds float64
 	Holds   int
@@ -18,6 +19,7 @@ type answer struct {
 	Broken  int64   `json:"broken"`
 }
 
+// A window counts complete pairs; last is the time in seconds when the last one ended.
 type window struct {
 	from    time.Time
 	seconds float64
@@ -36,7 +38,7 @@ func (w *window) isOver() bool {
 	return w.elapsed() >= w.seconds
 }
 
-// A pair is complete. One that the deadline found half-way doesn't count.
+// count counts a complete pair. A pair that ended after the deadline does not count.
 func (w *window) count() {
 	w.Lock()
 	defer w.Unlock()
@@ -46,7 +48,8 @@ func (w *window) count() {
 	}
 }
 
-// Who comes to hold the lock too late goes on at once, so that the queue empties.
+// runOwner does pairs until the window is over. An owner that gets the lock after that releases it
+// at once, so that the remaining waiters finish quickly.
 func (w *window) runOwner(j job, number int, do pair, witness *witness) {
 	work := func() {
 		if w.isOver() {

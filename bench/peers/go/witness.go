@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Sees whether two are inside of the same lock at once: within this process by a
-// flag, and among several by a file that only one of them can create.
+// A witness counts how often two owners hold the same lock at once. A flag detects this within one
+// process. Between processes, a file detects it: only one process can create the file of a lock.
 type witness struct {
 	marks  string
 	inside []int32
