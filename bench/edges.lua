@@ -1,7 +1,6 @@
--- What becomes of locks at the edges, often enough to believe it: writes whose member
--- stands still, waits through outages and in contention, releases to an etcd that was
--- wiped, observers whose connections lose answers. Not a spec: `make edges`, or
--- `make edges PARTS="late wiped"`.
+-- Tests rare failures many times: writes while the member in use is stopped, waits during and after
+-- outages and in contention, releases on an etcd that was wiped, and observers whose connections
+-- lose answers. Not a spec: run `make edges`, or `make edges PARTS="late wiped"`.
 
 local Etcd = require "spec.support.servers.etcd"
 local Swallow = require "spec.support.servers.swallow"
@@ -25,13 +24,14 @@ local function say(...)
   io.stdout:flush()
 end
 
--- The figure that a part comes to: at most |limit| of them.
+-- Prints the result of a part. If |count| exceeds |limit|, the program exits with 1.
 local function verdict(count, limit, text)
   if count > limit then failures = failures + 1 end
   say("  %s: %s (limit %s)%s", text, count, limit, count > limit and "  MISSED" or "")
 end
 
--- With etcd's own periods, as in production.
+-- Starts three members with etcd's default heartbeat interval and election timeout, as in
+-- production: those of the specs are shorter.
 local function start_three()
   return Etcd.start {
     members = 3, args = { "--heartbeat-interval", "100", "--election-timeout", "1000" },
@@ -40,7 +40,8 @@ end
 
 -- ---- late writes ----------------------------------------------------------------
 
--- Writes 1, 2, 3 ... under a lock until its input ends, and tells what became of each.
+-- A program that writes 1, 2, 3 ... under a lock until its standard input ends. It prints one line
+-- for each write: "written" or the code of the failure, and the number.
 local WRITER = [[
   local options, key = ...
   local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
@@ -59,9 +60,9 @@ local WRITER = [[
   client:close()
 ]]
 
--- One round: the member in use stands still for longer than a request may take.
--- Returns the last number that was written for sure, how many are of unknown fate, and
--- the number that is there in the end.
+-- Runs one round: the member in use is stopped for 2.5 s, which is longer than a request may take.
+-- Returns the last number that was reported as written, how many writes failed with an unknown
+-- outcome, and the number that is in etcd at the end.
 local function write_round(etcd, member)
   local key = "late-write"
   etcd:del(key)
@@ -91,7 +92,7 @@ local function late_writes()
     local member = i % 2 == 0 and cluster.leader_of(etcd) or i % 3 + 1
     local last, doubtful, left = write_round(etcd, member)
     unknown = unknown + doubtful
-    -- A later one, of unknown fate, may have been written.
+    -- A greater number than the last is allowed: a later write that failed may have reached etcd.
     if left < last then
       older = older + 1
       say("  round %d: %d was written last, and %d is there", i, last, left)
@@ -103,9 +104,10 @@ local function late_writes()
   verdict(older, 0, "rounds after which an older write is there than the last")
 end
 
--- ---- what a wait is told ----------------------------------------------------------
+-- ---- outages and contention -------------------------------------------------------
 
--- Waits for half a second, again and again, for what another holds.
+-- A program that repeatedly waits 0.5 s for a lock that another client holds. It prints for each
+-- wait the time of the call, the code ("held" if it got the lock), and the message.
 local WAITER = [[
   local options = ...
   local uv = require "luv"
@@ -169,6 +171,8 @@ local function outages()
   verdict(others, 0, "told something else than timeout")
 end
 
+-- A program whose coroutines contend for one lock. It prints how many calls returned the lock, how
+-- many timed out, and how many failed with `unavailable`.
 local CROWD = [[
   local options, contenders, seconds = ...
   local cqueues = require "cqueues"
@@ -210,6 +214,9 @@ end
 
 -- ---- a wiped etcd -----------------------------------------------------------------
 
+-- Runs one round: etcd is wiped while with_lock runs its function, and another client then takes
+-- the lock. |is_another|: the new etcd is another cluster. Returns whether with_lock reported
+-- success.
 local function wipe_round(is_another)
   local etcd = Etcd.start()
   local function start()
@@ -247,7 +254,8 @@ end
 
 -- ---- observers ----------------------------------------------------------------------
 
--- Leads for a moment, again and again; what it says grows with its token and then in it.
+-- A program that leads for a short time, again and again. During a leadership it proclaims
+-- increasing numbers, beginning with 0. It prints how often it led.
 local CANDIDATE = [[
   local options = ...
   local uv = require "luv"
@@ -271,9 +279,11 @@ local CANDIDATE = [[
   client:close()
 ]]
 
--- Observes until its input ends. Tells how many leaders and values it saw, how many of them were
--- older than the one before, how much later than its limit a call of `next` returned at most,
--- and the token that it saw last.
+-- A program that observes until its standard input ends. It prints four numbers:
+--   - How many reports of a leader and value it got.
+--   - How many of these reports were older than the report before, by token or by value.
+--   - The maximum of the seconds by which a call of `next` returned later than its limit.
+--   - The last token that it saw.
 local OBSERVER = [[
   local options, limit = ...
   local uv = require "luv"
@@ -309,8 +319,8 @@ local function start_all(count, source, endpoints, ...)
   return children
 end
 
--- Each proxy in turn loses what is on its way for two seconds; in every third turn a member stands
--- still, too.
+-- Makes the proxies, one after the other, discard all data for two seconds. In every third turn,
+-- also stops the member behind the proxy.
 local function lose_answers(etcd, proxies)
   local over, turn = wait.now() + OBSERVED_SECONDS, 0
   while wait.now() < over do

@@ -1,6 +1,5 @@
--- What a cluster of three members on this machine makes of its members' ends:
--- how long locks stall, and whether anybody loses one. Not a spec: `lua
--- bench/failover.lua`, with the module built.
+-- Measures failures of members of an etcd cluster of three members on this machine: how long locks
+-- stall, and whether a holder loses its lock. Not a spec: run `make failover`.
 
 local Etcd = require "spec.support.servers.etcd"
 local cluster = require "spec.support.servers.cluster"
@@ -17,7 +16,7 @@ local CLIENTS = 8
 local RATE = 200 -- lock cycles per second of all clients together
 local HOLDERS = 4
 local TTL = 5
-local PERIOD = 7 -- seconds from one kill to the next, at least
+local PERIOD = 7 -- minimum seconds from one kill to the next
 local SLOW = 0.05 -- seconds; an acquire that took longer is printed
 
 local function say(...)
@@ -27,9 +26,9 @@ end
 
 -- ---- clients ----------------------------------------------------------------
 
--- Takes and releases a lock at a steady rate until its input ends. Prints
--- each acquire that took longer than |slow| and, at the end, the number of cycles
--- and of calls that failed.
+-- A program that takes and releases a lock at a steady rate until its standard input ends. It
+-- prints each acquisition that took longer than `slow` seconds. At the end it prints the number of
+-- cycles and the number of failed acquisitions.
 local CYCLER = [[
   local endpoints, name, period, slow = ...
   local uv = require "luv"
@@ -58,8 +57,9 @@ local CYCLER = [[
   client:close()
 ]]
 
--- Holds until its input ends; then says what became of that: why and when it was
--- lost, and the shortest time for which it could ever be relied on.
+-- A program that holds a lock until its standard input ends. Then it prints the minimum of
+-- lock:remaining() in seconds, the reason for which the lock was lost ("on" if it was not lost),
+-- and the time at which the program noticed the loss.
 local HOLDER = [[
   local endpoints, name, ttl = ...
   local uv = require "luv"
@@ -92,8 +92,8 @@ local function start_holders(endpoints, label)
   return list
 end
 
--- Ends |holders| and says how they fared; |events| are the times of what might
--- have cost them their locks.
+-- Ends |holders|, and prints how many lost their locks and the shortest remaining time of a hold.
+-- |events| are the times of the failures; each loss is printed with the last failure before it.
 local function end_holders(holders, events)
   local lost, lowest = 0, math.huge
   for _, child in ipairs(holders) do
@@ -123,8 +123,8 @@ local function start_cyclers(endpoints, label)
   return list
 end
 
--- Ends |cyclers|; returns all slow acquires ({ by, from, took }), the number of
--- cycles and of failures.
+-- Ends |cyclers|. Returns the list of all slow acquisitions ({ by, from, took }), the number of
+-- cycles, and the number of failed acquisitions.
 local function end_cyclers(cyclers)
   local slow, cycles, failed = {}, 0, 0
   for i, child in ipairs(cyclers) do
@@ -146,8 +146,9 @@ end
 
 -- ---- the figures ----------------------------------------------------------------
 
--- The longest acquire of each client that was under way, or began, within
--- |seconds| of each of |events|.
+-- Returns a sorted list with one number for each client and each of |events|: the seconds of the
+-- client's longest slow acquisition that ran at some time in the |seconds| after the event; 0 if
+-- there is none.
 local function stalls(events, slow, seconds)
   local list = {}
   for _, event in ipairs(events) do
@@ -293,7 +294,8 @@ local PARTS = {
   swallow = swallowing_members, down = all_down,
 }
 program(function()
-  -- With etcd's own periods, as in production.
+  -- etcd's default heartbeat interval and election timeout, as in production: those of the specs
+  -- are shorter.
   local etcd = Etcd.start {
     members = 3, args = { "--heartbeat-interval", "100", "--election-timeout", "1000" },
   }

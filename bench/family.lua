@@ -1,6 +1,6 @@
--- What is promised of the kinds of lock beside the plain one, with processes that fight for
--- them, against an etcd of its own: `make family`. With the argument "short" a few seconds
--- of each, of which only what depends on nobody's speed is judged.
+-- Tests the promises of multi-locks, read-write locks and semaphores with processes that contend
+-- for them, against a private etcd: `make family`. With the argument "short", each test takes a few
+-- seconds, and only promises that do not depend on the speed of the machine are judged.
 
 local Etcd = require "spec.support.servers.etcd"
 local etcdlock = require "etcdlock"
@@ -19,13 +19,14 @@ local function say(...)
   io.stdout:flush()
 end
 
--- One line of what was promised, and whether it is so.
+-- Prints a result and whether the promise is kept. If it is not kept, the program exits with 1.
 local function promise(is_kept, ...)
   broken = broken + (is_kept and 0 or 1)
   say("  %s %s", is_kept and "ok  " or "FAIL", string.format(...))
 end
 
--- The same of what a busy machine may break.
+-- Like promise, for a result that depends on the speed of the machine. In a short run it is only
+-- printed.
 local function promise_pace(is_kept, ...)
   if SHORT then
     say("       %s", string.format(...))
@@ -36,8 +37,10 @@ end
 
 -- ---- processes ----
 
-local PATIENCE = 30 -- seconds: until one of them is ready, or has ended
+local PATIENCE = 30 -- seconds to wait until a process is ready, or has ended
 
+-- Starts one process of member.lua, which contends for locks of |kind|, each held for |hold|
+-- seconds.
 local function start(etcd, kind, hold, seed)
   local member = proc.talk {
     uv.exepath(), "bench/family/member.lua", etcd:endpoint(), kind, tostring(hold), tostring(seed),
@@ -46,7 +49,8 @@ local function start(etcd, kind, hold, seed)
   return member
 end
 
--- Starts |count| of them for each of the |roles|: { kind, count, hold }.
+-- Starts the processes of all |roles|: a list of { kind, count, hold }. Returns them when all are
+-- ready.
 local function start_all(etcd, roles)
   local members = {}
   for _, role in ipairs(roles) do
@@ -62,8 +66,8 @@ local function begin(members)
   for _, member in ipairs(members) do member:send "go" end
 end
 
--- Waits for the end of |member|, and adds its holds to |all|. Returns the first message of
--- a call that has failed, if any has.
+-- Waits for the end of |member|, and adds its holds to the list |all|. Returns the first line of a
+-- failed call; nil if no call failed.
 local function add_holds(all, member)
   wait.eventually(function() return member.out.ended end, PATIENCE, "the end of a process")
   local holds, failure = timeline.read(member.lines)
@@ -76,7 +80,8 @@ local function add_holds(all, member)
   return failure
 end
 
--- Ends them, and returns all their holds.
+-- Ends |members|, and returns the list of all their holds. If a call of a member failed, or a
+-- member died, prints that as a promise that is not kept.
 local function finish(members)
   local all = {}
   for _, member in ipairs(members) do member:finish() end
@@ -89,6 +94,7 @@ local function finish(members)
   return all
 end
 
+-- For timeline.overlaps: any two holds exclude each other.
 local function any() return true end
 
 -- ---- several names ----
@@ -109,6 +115,7 @@ local function several(etcd)
   promise(left == 0, "%d keys are left", left)
 end
 
+-- Compares five names in one call with one name, without contention: time, and number of requests.
 local function cost_of_several(etcd)
   local client = assert(etcdlock.connect { endpoints = etcd:endpoint() })
   local five, pairs_of_a_round, ratios = { "a", "b", "c", "d", "e" }, SHORT and 50 or 500, {}
@@ -139,11 +146,13 @@ end
 
 -- ---- readers and writers ----
 
+-- For timeline.overlaps: two holds exclude each other if one of them is of a writer.
 local function is_excluded(new, other)
   return new.member.kind == "write" or other.member.kind == "write"
 end
 
--- Of those who do the same, the one who came least often beside their mean.
+-- Of the |members| of |kind|: returns the number of holds of the member with the fewest, divided by
+-- their mean.
 local function least_share(members, kind)
   local least, sum, n = math.huge, 0, 0
   for _, member in ipairs(members) do
@@ -182,9 +191,9 @@ end
 
 -- ---- a semaphore whose holders are killed ----
 
-local TTL = 2 -- member.lua's
+local TTL = 2 -- seconds; the TTL of member.lua
 
--- Kills one of them, and has another take its place.
+-- Kills one of |members| at random, adds it to |gone|, and starts another member in its place.
 local function replace(etcd, members, gone, seed)
   local at = math.random(#members)
   local member = members[at]
@@ -195,8 +204,9 @@ local function replace(etcd, members, gone, seed)
   members[at]:send "go"
 end
 
--- The holds of who was killed: the last one ends at that moment at the latest. Returns
--- when each was, by pid, and how many had a permit then.
+-- Adds the holds of the killed members |gone| to |holds|. A hold that was not released ends when
+-- its member is killed. Returns a table from process id to the time of the kill, and the number of
+-- killed members that held a permit.
 local function add_gone(holds, gone)
   local n, killed = 0, {}
   for _, member in ipairs(gone) do
@@ -210,8 +220,9 @@ local function add_gone(holds, gone)
   return killed, n
 end
 
--- Does somebody have each of the permits that are given away at this moment? One who has
--- died has it until his lease ends.
+-- Are all three permits in use at the time of |sample|? A permit is in use if its holder was within
+-- a hold then, or had been killed before: the permit of a killed holder stays taken until its lease
+-- expires.
 local function are_in_use(sample, by_token, killed)
   for _, place in ipairs(sample.places) do
     local hold, died = by_token[place.token], killed[place.pid]
@@ -221,6 +232,7 @@ local function are_in_use(sample, by_token, killed)
   return #sample.places == 3
 end
 
+-- Returns { at, places }: the time, and the holders in the queue of the semaphore.
 local function look(client)
   local sample = { at = wait.now(), places = {} }
   for _, place in ipairs(assert(client:queue "pool")) do
@@ -264,7 +276,7 @@ end
 -- ---- all of them ----
 
 program(function()
-  -- The specs run without fsync; figures must not.
+  -- The specs run etcd without fsync. These figures need fsync, as in production.
   local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
   cost_of_several(etcd)
   several(etcd)

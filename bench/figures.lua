@@ -1,8 +1,10 @@
--- The figures that the lock promises, measured on this machine against an etcd
--- of its own: takeover after a holder is killed, hand-off between processes,
--- what a lock costs that nobody else wants, what one that is held takes of the core's
--- memory, and how late a call returns that waits for an etcd which has stopped. Not a
--- spec: `make figures`.
+-- Measures etcdlock on this machine, against a private etcd. Not a spec: run `make figures`. It
+-- prints these figures, most with their limits:
+--   - The time and the requests of a lock and its unlock without contention.
+--   - The memory of the core for a held lock.
+--   - The time from unlock() in one process to the return of lock() in another.
+--   - The time from the kill of a holder until the next client holds the lock.
+--   - How much later than its deadline a call returns while etcd is stopped.
 
 local Etcd = require "spec.support.servers.etcd"
 local core = require "etcdlock.core"
@@ -14,8 +16,8 @@ local program = require "bench.program"
 local wait = require "spec.support.harness.wait"
 
 local KILLS = 20
-local HOLDS = 600 -- of each contender
-local CYCLES = 1000
+local HOLDS = 600 -- number of holds of each contender
+local CYCLES = 1000 -- number of pairs of lock and unlock without contention
 
 local function say(...)
   print(string.format(...))
@@ -48,7 +50,7 @@ local function takeovers(etcd)
     successors[i]:send "take"
   end
   wait.eventually(function() return #etcd:keys "killed/" == 2 * KILLS end, 10, "all in the queue")
-  wait.sleep(2) -- so that all have renewed their leases, each at its own time
+  wait.sleep(2) -- so that each client has renewed its lease, at a time that differs between clients
   for i = 1, KILLS do
     killed[i] = wait.now()
     holders[i]:kill "sigkill"
@@ -85,8 +87,9 @@ local function handoffs(etcd)
   say("  %d hand-offs, %s", #times, measure.summary(times))
 end
 
--- ---- nobody else ----
+-- ---- no contention ----
 
+-- The counters of client:stats() that are printed.
 local COUNTED = { "enqueues", "tries", "looks", "deletes", "watches", "probes", "keepalives" }
 
 local function uncontended(etcd)
@@ -121,7 +124,7 @@ end
 
 -- ---- deadlines ----
 
--- Seconds by which |call| returns later than |limit| from now.
+-- Calls |call|. Returns by how many seconds it took longer than |limit| seconds.
 local function lateness(limit, call)
   local from = wait.now()
   call()
@@ -150,7 +153,7 @@ end
 -- ---- all of them ----
 
 program(function()
-  -- The specs run without fsync; figures must not.
+  -- The specs run etcd without fsync. These figures need fsync, as in production.
   local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
   say("One member of etcd on this machine, with fsync; %s", jit and jit.version or _VERSION)
   uncontended(etcd)

@@ -1,5 +1,5 @@
--- For programs that another one runs until it closes their standard input: a function that tells
--- whether that has happened.
+-- Returns a function that returns whether the standard input of this program has ended. For
+-- programs whose parent process ends them by closing their standard input.
 
 local uv = require "luv"
 

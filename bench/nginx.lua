@@ -1,7 +1,9 @@
--- The figures for nginx, measured on this machine against an etcd of its own:
--- what 500 waiting requests cost their worker, how soon a request runs once its
--- lock is released elsewhere, what held locks cost, and what the end of a client
--- costs other requests. Not a spec: `make figures`.
+-- Measures etcdlock in nginx on this machine, against a private etcd. Not a spec: run `make
+-- figures`. It prints four figures, each with its limit:
+--   - The response time and the CPU time of a worker while 500 of its nginx requests wait.
+--   - The time from unlock() in one process to the return of lock() in another, if one is nginx.
+--   - The file descriptors that the locks of one nginx request cost.
+--   - The response time of a worker while clients of that worker end.
 
 local Etcd = require "spec.support.servers.etcd"
 local Nginx = require "spec.support.servers.nginx"
@@ -14,11 +16,11 @@ local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local WAITERS = 500
-local SECONDS = 2 -- for which they wait
-local HOLDS = 600 -- of each contender
-local HELD = 100 -- locks of one request
-local IDLE = 11 -- seconds for which a worker keeps a connection at most
-local ENDS = 20 -- clients
+local SECONDS = 2 -- seconds of each measurement with pings
+local HOLDS = 600 -- number of holds of each contender
+local HELD = 100 -- number of locks that one nginx request holds
+local IDLE = 11 -- seconds after which a worker has closed its idle connections: it keeps them 10 s
+local ENDS = 20 -- number of clients that end
 
 local function say(...)
   print(string.format(...))
@@ -40,7 +42,7 @@ local LOCATIONS = {
   ]],
   ["/held"] = [[ ngx.say(shared:get "held") ]],
   ["/release"] = [[ shared:delete "held" ]],
-  -- Clients that hold a lock each.
+  -- Connects clients, each of which takes its own lock.
   ["/connect"] = [[
     clients = {}
     for i = 1, tonumber(ngx.var.arg_count) do
@@ -56,7 +58,7 @@ local LOCATIONS = {
     collectgarbage()
     collectgarbage()
   ]],
-  -- Tells of its holds as handoff.lua's contenders do.
+  -- Answers one line for each hold, as the contenders of handoff.lua print it.
   ["/contend"] = [[
     local lines = {}
     for i = 1, tonumber(ngx.var.arg_holds) do
@@ -86,7 +88,8 @@ local INIT_WORKER = [[
 
 -- ---- a worker with waiting requests ----
 
--- Milliseconds for an answer, without the pauses of wait.eventually.
+-- Returns the milliseconds until the answer of one ping. It runs the loop itself, because
+-- wait.eventually would add its pauses.
 local function ping(nginx)
   local from = uv.hrtime()
   local request = http.start(nginx.port, "/ping")
@@ -95,7 +98,7 @@ local function ping(nginx)
   return (uv.hrtime() - from) / 1e6
 end
 
--- The times of pings until is_over().
+-- Sends pings, one after the other, until is_over() returns true. Returns their times in ms.
 local function pings(nginx, is_over)
   local times = {}
   repeat
@@ -105,12 +108,13 @@ local function pings(nginx, is_over)
   return times
 end
 
--- Returns a function that tells whether |seconds| from now are over.
+-- Returns a function that returns whether |seconds| have passed since now.
 local function after(seconds)
   local deadline = wait.now() + seconds
   return function() return wait.now() >= deadline end
 end
 
+-- Returns the percentage of one core that the process |pid| uses during the next |seconds|.
 local function cpu_percent(pid, seconds)
   local before, from = Nginx.usage(pid).cpu, wait.now()
   wait.sleep(seconds)
@@ -156,7 +160,7 @@ end
 local function held(nginx)
   local pid = nginx:workers()[1]
   assert(nginx:get("/lock").status == 200)
-  wait.sleep(IDLE) -- until the worker keeps no connection of that
+  wait.sleep(IDLE) -- so that the worker has closed the connection of that lock
   local before = Nginx.usage(pid).descriptors
   say("Descriptors that the locks of one request cost its worker, with the request's own (limit 3,"
     .. " and 2 of a connection that is kept for the next wait)")
@@ -191,7 +195,7 @@ end
 
 -- ---- all of them ----
 
--- The specs run without fsync; figures must not.
+-- The specs run etcd without fsync. These figures need fsync, as in production.
 program(function()
   local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
   say("nginx, and one member of etcd on this machine, with fsync")

@@ -1,10 +1,9 @@
--- Where the time of a lock and its unlock goes: in etcd, on its disk, in the client, and
--- there by thread and by library.
+-- Measures where the time of a lock and its unlock goes: CPU time of etcd, fsyncs of its disk, and
+-- CPU time of the client by thread and by library.
 --
 --   make profile
 --
--- What it finds is left in bench/out/profile.md; `make bench-report` puts it into
--- doc/performance.md.
+-- Writes the tables to bench/out/profile.md; `make bench-report` puts them into doc/performance.md.
 
 local Crowd = require "bench.crowd"
 local entrants = require "bench.entrants"
@@ -19,6 +18,7 @@ local temporary = require "spec.support.harness.temporary"
 local usage = require "bench.usage"
 local uv = require "luv"
 
+-- The rows of rows.lua that are measured.
 local IDS = { uncontended = true, names = true, processes_2 = true }
 local WARM_UP, WINDOW = { seconds = 1 }, { seconds = 5 }
 
@@ -30,6 +30,8 @@ local METRICS = {
   requests = "grpc_server_started_total",
 }
 
+-- Returns the sums since the start: METRICS of |etcd|, and CPU times in µs: `etcd`, `client` (all
+-- processes of |crowd|), and one for each name of usage.thread_times.
 local function snapshot(etcd, crowd)
   local taken = { etcd = usage.time { etcd:pid() }, client = 0 }
   for name, field in pairs(METRICS) do taken[name] = metric(etcd, field) end
@@ -41,8 +43,9 @@ local function snapshot(etcd, crowd)
   return taken
 end
 
--- What a window of |crowd| takes for each pair of lock and unlock: times in µs, and
--- numbers.
+-- Runs a window of |crowd|. Returns the differences of the snapshots before and after it, divided
+-- by the number of pairs of lock and unlock; also `pair`, the time of a pair, and `fsync`, both in
+-- µs.
 local function spent(etcd, crowd)
   local before = snapshot(etcd, crowd)
   local sample = assert(crowd:window(WINDOW))
@@ -57,6 +60,7 @@ end
 
 -- ---- by library -------------------------------------------------------------------
 
+-- Groups of libraries: the name of the group, and patterns for the file names that perf prints.
 local LIBRARIES = {
   { "the kernel", "^%[" },
   { "gRPC", "libgrpc", "libgpr", "libaddress_sorting", "libabsl", "libcares", "libupb" },
@@ -75,8 +79,8 @@ local function library_of(file)
   return "others"
 end
 
--- The shares of the libraries in what the processes of |crowd| do, in percent; nil where
--- there is no perf.
+-- Runs a window of |crowd| under perf. Returns the shares of the groups in the CPU time of its
+-- processes, in percent; nil if perf is not installed or recorded nothing.
 local function shares(crowd)
   local file = temporary.directory() .. "/perf.data"
   local perf = proc.spawn {
@@ -95,8 +99,9 @@ local function shares(crowd)
   return next(list) and list
 end
 
--- ---- what is told of it -----------------------------------------------------------
+-- ---- the table ---------------------------------------------------------------------
 
+-- The lines of a table: the field of the result, and its label.
 local LINES = {
   { "pair", "time of a lock and its unlock, µs" },
   { "requests", "requests to etcd" },
@@ -126,6 +131,8 @@ local function tell(title, ours, go, libraries)
   return table.concat(lines, "\n") .. "\n"
 end
 
+-- Measures entrant |id| in |row|. Returns its results, as spent does, and for etcdlock also those
+-- of shares.
 local function profile(id, row)
   local etcd = servers.etcd()
   local crowd = assert(Crowd.start(entrants[id], row.work, etcd:endpoint(), row.id))
@@ -148,5 +155,5 @@ local function main()
   end)
 end
 
-uv.os_setenv("TMPDIR", "/var/tmp") -- on a disk
+uv.os_setenv("TMPDIR", "/var/tmp") -- because /tmp may be in memory, and etcd must write to a disk
 program(main)

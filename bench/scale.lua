@@ -1,10 +1,10 @@
--- Many at once: how long a hold takes, what it asks of etcd and what all of them need, when
--- there are ten times and a hundred times as many.
+-- Measures how etcdlock scales with the number of owners, clients and names: holds per second,
+-- requests and CPU time per hold, and memory. Each test runs with two or three numbers, each
+-- several times as large as the one before.
 --
 --   make scale
 --
--- What it finds is left in bench/out/scale.md; `make bench-report` puts it into
--- doc/performance.md.
+-- Writes the tables to bench/out/scale.md; `make bench-report` puts them into doc/performance.md.
 
 local Crowd = require "bench.crowd"
 local entrants = require "bench.entrants"
@@ -16,7 +16,7 @@ local servers = require "bench.servers"
 local usage = require "bench.usage"
 local uv = require "luv"
 
-local SHARES = 20 -- processes among which many are divided
+local SHARES = 20 -- processes among which in_many divides the owners
 
 local function in_one(count)
   return { processes = 1, owners = count, names = 1 }
@@ -32,7 +32,8 @@ local function who_hold(count)
   return work
 end
 
--- As many names at a time as an etcd of this machine gets through.
+-- One process in which |count| owners each use another name, so that they do not wait for each
+-- other.
 local function names(count)
   return { processes = 1, owners = count, names = count }
 end
@@ -62,14 +63,15 @@ local TESTS = {
   },
 }
 
--- The bytes of memory of all processes, "now" or at "most".
+-- Returns the bytes of memory of all processes of |crowd|. |when|: "now", or "most" for the peak.
 local function memory_of(crowd, when)
   local bytes = 0
   for _, pid in ipairs(crowd:pids()) do bytes = bytes + usage.memory(pid)[when] end
   return bytes
 end
 
--- Until now: requests that etcd got, and µs that it and all processes were at work.
+-- Returns the counts since the start: requests that etcd has received, and the CPU time in µs of
+-- etcd and of all processes of |crowd|.
 local function work_of(etcd, crowd)
   return {
     requests = metric(etcd, "grpc_server_started_total"),
@@ -78,7 +80,8 @@ local function work_of(etcd, crowd)
   }
 end
 
--- What a hold of |test| takes where there are |count| of them.
+-- Runs |test| with |count| owners, clients or names. Returns holds per second, additional memory in
+-- bytes, and per hold: requests, and CPU time in µs of etcd and of the clients.
 local function measured(test, count)
   local etcd = servers.etcd()
   local crowd = assert(Crowd.start(entrants[test.entrant], test.work(count), etcd:endpoint(), "x"))
@@ -111,5 +114,5 @@ local function tell(test)
   return table.concat(lines, "\n") .. "\n"
 end
 
-uv.os_setenv("TMPDIR", "/var/tmp") -- on a disk
+uv.os_setenv("TMPDIR", "/var/tmp") -- because /tmp may be in memory, and etcd must write to a disk
 program(function() page("scale", TESTS, tell) end)

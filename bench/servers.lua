@@ -1,5 +1,4 @@
--- The servers of the comparison, private ones on free ports, which keep what they
--- are told on the disk.
+-- The servers of the benchmark. Each is private to a row and listens on a free port.
 
 local Etcd = require "spec.support.servers.etcd"
 local ports = require "spec.support.servers.port"
@@ -9,8 +8,8 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
---- An etcd as it is in production: with fsync, and with its own periods. (Those of
--- the specs are to spare them time.)
+--- Starts an etcd as in production: with fsync, and with etcd's default heartbeat interval and
+-- election timeout. The specs run without fsync and with shorter periods, to save time.
 function M.etcd()
   return Etcd.start {
     args = {
@@ -30,8 +29,8 @@ function Redis:stop()
   proc.destroy(self.process)
 end
 
---- A Redis, also at the unix socket `socket`. |fsync|: it answers a write when that
--- is on the disk, as etcd does; else it keeps nothing.
+--- Starts a Redis. The Unix socket `socket` also leads to it. If |fsync|, Redis answers a write
+-- when the write is on the disk, as etcd does. Otherwise it writes nothing to the disk.
 function M.redis(fsync)
   local dir = temporary.directory()
   local self = setmetatable({ port = ports.free(), socket = dir .. "/redis.sock" }, Redis)
@@ -45,7 +44,7 @@ function M.redis(fsync)
   return self
 end
 
---- The same that keeps what it answers.
+--- Starts a Redis that answers a write when the write is on the disk.
 function M.redis_fsync()
   return M.redis(true)
 end

@@ -1,14 +1,15 @@
--- What processes use: time by thread, and memory.
+-- The CPU time of processes, by thread, and their memory.
 
 local read_file = require "spec.support.harness.read_file"
 local tasks = require "spec.support.programs.tasks"
 
 local M = {}
 
-local TICK = 1e6 / 100 -- µs of what /proc counts a process's time in
+local TICK = 1e6 / 100 -- µs of one clock tick, the unit of CPU times in /proc
 
---- Adds to |times| the µs that the threads of the process |pid| have been at work:
--- `caller` its first, `etcdlock-io` of that name, `others`. Returns |times|.
+--- Adds the CPU times in µs of the threads of the process |pid| to |times|, and returns |times|.
+-- Its fields: `caller` for the main thread, `etcdlock-io` for the I/O threads, `others` for the
+-- rest.
 function M.thread_times(pid, times)
   for task, stat in pairs(tasks(pid, "stat")) do
     local name, rest = stat:match "%((.*)%) (.*)"
@@ -19,7 +20,7 @@ function M.thread_times(pid, times)
   return times
 end
 
---- The µs that the processes |pids| have been at work, all of their threads.
+--- Returns the CPU time in µs of the processes |pids|, with all their threads.
 function M.time(pids)
   local sum = 0
   for _, pid in ipairs(pids) do
@@ -28,7 +29,7 @@ function M.time(pids)
   return sum
 end
 
---- The bytes of memory of the process |pid|: `now`, and at `most`.
+--- Returns the resident memory of the process |pid| in bytes: `now`, and `most`, the peak.
 function M.memory(pid)
   local status = assert(read_file(("/proc/%d/status"):format(pid)))
   local function bytes(field)

@@ -1,8 +1,11 @@
--- One process of those who use a kind of lock together. It says when each of its holds
--- began and ended, on the machine's clock, and what went wrong.
+-- A process that contends with others for locks of one kind. It prints these lines, with times in
+-- seconds on the monotonic clock that all processes share:
+--   in FROM WAITED TOKEN NAMES   a hold began at the time FROM, after a wait of WAITED seconds
+--   out TIME                     the hold ended
+--   failed MESSAGE               a call failed, or the lock was lost
 --
--- Arguments: endpoints, kind ("multi", "read", "write", "semaphore"), seconds for which a
--- hold lasts, a seed.
+-- Arguments: endpoints; kind ("multi", "read", "write", "semaphore"); seconds of each hold; seed of
+-- the random numbers.
 
 local etcdlock = require "etcdlock"
 local uv = require "luv"
@@ -17,7 +20,7 @@ local function now()
   return uv.hrtime() / 1e9
 end
 
--- Two to five of the names, in any order.
+-- Returns two to five of the names, in random order.
 local function some_names()
   local all, names = {}, {}
   for i = 1, NAMES do all[i] = "name/" .. i end
@@ -28,7 +31,8 @@ end
 local client = assert(etcdlock.connect { endpoints = endpoints, ttl = TTL })
 local semaphore = assert(client:semaphore("pool", 3))
 
--- Each takes what it is about: the lock, and what it is called | nil, message.
+-- For each kind, a function that takes the lock. It returns the lock and its name or names; if it
+-- fails, nil and the message.
 local TAKE = {
   multi = function()
     local names = some_names()
@@ -45,6 +49,7 @@ local TAKE = {
   end,
 }
 
+-- Takes the lock, holds it for |hold| seconds, releases it, and prints what happened.
 local function cycle()
   local asked = now()
   local lock, what = TAKE[kind]()

@@ -1,12 +1,10 @@
--- What the processes of member.lua have told: their holds, and what they show when they
--- are laid side by side.
+-- Reads the holds that the processes of member.lua have printed, and compares them in time.
 
 local M = {}
 
---- The holds that `lines` of one process tell of: a list of { from, waited, token, what,
--- to }.
--- `to` is missing of one that was killed in the middle. And the first message of a call
--- that has failed, if any has.
+--- Reads the `lines` of one process. Returns its holds and its first line "failed MESSAGE"; nil if
+-- no call failed. The holds are a list of { from, waited, token, what, to }: `what` is the names,
+-- separated by spaces; `to` is nil if the process was killed during the hold.
 function M.read(lines)
   local holds, failure = {}, nil
   for _, line in ipairs(lines) do
@@ -24,8 +22,8 @@ function M.read(lines)
   return holds, failure
 end
 
---- The holds of each of the names by themselves: one of several names is in the list of
--- each.
+--- Returns a table from each name to the list of its holds. A hold of several names is in the list
+-- of each of them.
 function M.by_name(holds)
   local lists = {}
   for _, hold in ipairs(holds) do
@@ -37,14 +35,15 @@ function M.by_name(holds)
   return lists
 end
 
--- Of two moments that are one, the end comes first: who lets go says so before he does.
+-- Orders moments by time. If a hold ends and another begins at the same time, the end comes first:
+-- a process records the end of a hold before it releases the lock.
 local function is_before(a, b)
   if a.at ~= b.at then return a.at < b.at end
   return a.change < b.change
 end
 
---- Goes through `holds` in time and tells visit(at, change, hold) of each that begins (1)
--- or ends (-1).
+--- Calls visit(at, change, hold) for each begin (change 1) and each end (change -1) of `holds`, in
+-- the order of time.
 function M.each(holds, visit)
   local moments = {}
   for _, hold in ipairs(holds) do
@@ -55,7 +54,7 @@ function M.each(holds, visit)
   for _, moment in ipairs(moments) do visit(moment.at, moment.change, moment.hold) end
 end
 
---- The most of `holds` at once.
+--- Returns how many of `holds` there were at the same time, at most.
 function M.most(holds)
   local now, most = 0, 0
   M.each(holds, function(_, change)
@@ -65,8 +64,8 @@ function M.most(holds)
   return most
 end
 
---- How often one of `holds` began while there was another that it excludes:
--- excludes(new, other).
+--- Returns how many pairs of `holds` overlap although they exclude each other. excludes(new, other)
+-- returns whether the hold `new` must not begin during the hold `other`.
 function M.overlaps(holds, excludes)
   local inside, count = {}, 0
   M.each(holds, function(_, change, hold)
