@@ -1,10 +1,10 @@
---- What a docstring lacks that everybody who calls the function has to know: what it does,
--- its parameters, their units, its results, and how it fails.
+--- Checks that a docstring tells what a caller must know: what the function does, its parameters
+-- with their units, its results, and how it fails.
 local vocabulary = require "doc.generate.vocabulary"
 
 local M = {}
 
--- The words of the table `code`, and how one speaks of many of them.
+-- Returns the set of all error codes: the words of the table `code` of |model|.
 local function known_codes(model)
   local known = {}
   for _, item in ipairs(model) do
@@ -19,7 +19,8 @@ local function full_name(item)
   return item.class .. (item.is_method and ":" or ".") .. item.name
 end
 
--- Each type is one of the vocabulary, which has no number without a unit.
+-- Reports if |kind| is nil or contains a type that is not in the vocabulary, in which each numeric
+-- type has a unit. |what|: the parameter or result, for the message.
 local function check_type(report, kind, what)
   if not kind then return report("%s has no type", what) end
   for word in kind:gsub(",%.%.%.", ""):gmatch "[^|{}]+" do
@@ -29,7 +30,8 @@ local function check_type(report, kind, what)
   end
 end
 
--- "as client:lock, lost, or a request error: …": calls and codes that are there.
+-- Reports each word of the tag @fail that is neither an error code nor a function. Example of a
+-- tag: "as client:lock, lost, or a request error: …". The text after the colon is free.
 local function check_failure(report, item, names, codes)
   if item.fail == "never" or item.fail:find "^text " then return end
   local list = (item.fail .. ": "):match "^(.-): ":gsub("a request error", "")
@@ -40,6 +42,7 @@ local function check_failure(report, item, names, codes)
   end
 end
 
+-- Checks the types of all results. Returns whether one of the results is an error code.
 local function check_results(report, item)
   if not item.results[1] then return report("it has no results") end
   local tells_code = false
@@ -52,7 +55,8 @@ local function check_results(report, item)
   return tells_code
 end
 
---- What |item| of |model| lacks: a list of texts.
+--- Returns what the docstring of |item| lacks: a list of texts, empty if it is complete. |model|:
+-- all docstrings.
 function M.of(model, item)
   local list, names = {}, {}
   local function report(...) list[#list + 1] = string.format(...) end

@@ -1,17 +1,19 @@
---- What the docstrings say, as LDoc has read it: a table in a file, for those who make
--- the reference and the types from it, and for the spec that asks whether all is said.
+--- Writes the content of all docstrings, as LDoc has parsed them, to the file $MODEL: a Lua table.
+-- The reference and the types are made from this table. A spec checks that the docstrings are
+-- complete.
 --
 --   MODEL=/absolute/path ldoc -c doc/generate/config.ld --filter doc.generate.model.write .
 local M = {}
 
 local FILE = assert(os.getenv "MODEL", "MODEL is not set")
 
--- A text in one line.
+-- Returns |text| as one line: each sequence of white space becomes one space.
 local function line(text)
   return (((text or ""):gsub("%s+", " ")):gsub("^ ", ""):gsub(" $", ""))
 end
 
--- { type, text } of each result, in their groups.
+-- Returns the groups of results of |item|. A group is the list of the results that the function
+-- returns together, each a { type, text }.
 local function results(item)
   local groups = {}
   for _, group in ipairs(item.retgroups or {}) do
@@ -24,12 +26,15 @@ local function results(item)
   return groups
 end
 
--- What stands in quotation marks has spaces.
+-- Returns the default value of a parameter without its quotation marks. A default with spaces needs
+-- them.
 local function default(opt)
   return type(opt) == "string" and opt:gsub('^"(.*)"$', "%1") or opt
 end
 
--- { name, type, text, opt: true or the default } of each parameter, or field of a table.
+-- Returns the list of the parameters of a function, or of the fields of a table. Each is a
+-- { name, type, text, opt }. `opt` is the default as a string, true if the parameter is optional
+-- without a default, and otherwise nil.
 local function parameters(item)
   local list = {}
   local modifiers = item.modifiers[item.type == "table" and "field" or "param"] or {}
@@ -43,7 +48,8 @@ local function parameters(item)
   return list
 end
 
--- A paragraph ends where a line is empty.
+-- Returns the text of a docstring with each paragraph as one line. Paragraphs are separated by an
+-- empty line.
 local function paragraphs(summary, description)
   local text = (summary or "") .. " " .. (description or ""):gsub("^\n", "")
   local list = {}
@@ -90,7 +96,7 @@ local function write(out, value, indent)
   out[#out + 1] = indent .. "}"
 end
 
---- LDoc's filter.
+--- The filter function that LDoc calls with all modules: writes the file.
 function M.write(modules)
   local list = {}
   for module in modules:iter() do

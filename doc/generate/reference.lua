@@ -1,4 +1,4 @@
---- The parts of doc/reference.md that are the docstrings', each between two lines:
+--- Puts the docstrings into doc/reference.md, each list of names between these two lines:
 --
 --   <!-- docstrings: lock:unlock lock:expire -->
 --   <!-- end -->
@@ -6,7 +6,7 @@ local vocabulary = require "doc.generate.vocabulary"
 
 local M = { FILE = "doc/reference.md" }
 
--- A type in words.
+-- Returns the type |kind| in words. |is_many|: as a plural.
 local function shown(kind, is_many)
   local list = kind:match "^{([^{}]*),%.%.%.}$"
   if list then return "list of " .. shown(list, true) end
@@ -19,15 +19,15 @@ local function shown(kind, is_many)
   return table.concat(parts, " or ")
 end
 
--- What may stand in a cell of a table.
+-- Returns |text| for a cell of a Markdown table.
 local function cell(text)
   return (text:gsub("|", "\\|"))
 end
 
 local NO_CODE = { as = true, ["or"] = true }
 
--- How a call fails: codes, and calls that fail in the same way, as they are written in
--- programs, up to a colon.
+-- Returns the sentence about how a call fails, from the tag @fail. Before the first colon, each
+-- error code and each function becomes code in Markdown.
 local function failure(fail)
   local text = fail:match "^text (.*)$"
   if text then return "fails with " .. text end
@@ -56,7 +56,8 @@ local function signature(item)
   return ("%s%s%s(%s%s)"):format(item.class, dot, item.name, text, brackets)
 end
 
--- Words that go on where a type was named.
+-- If the text of a result begins with one of these words, it continues the phrase that its type
+-- begins: no colon is put between the two.
 local GOES_ON = { ["for"] = true, ["in"] = true, of = true, that = true, which = true,
   with = true }
 
@@ -65,7 +66,7 @@ local function with_text(kind, text)
   return kind .. (GOES_ON[text:match "^%l*"] and " " or ": ") .. text
 end
 
--- What is returned, its groups with bars between them.
+-- Returns the results of |item| as text. A bar separates the groups.
 local function results(item)
   local groups = {}
   for _, group in ipairs(item.results) do
@@ -127,7 +128,7 @@ local function describe_table(out, item)
   out[#out + 1] = ""
 end
 
--- "client:lock", "etcdlock.connect", or "code": its item.
+-- Returns the item with the full name |name|, such as "client:lock", "etcdlock.connect" or "code".
 local function find(model, name)
   for _, item in ipairs(model) do
     local full = item.is_table and item.name
@@ -137,7 +138,7 @@ local function find(model, name)
   error(("%s: no docstring describes %s"):format(M.FILE, name))
 end
 
---- |text| with what the docstrings say between the marks.
+--- Returns |text| with the docstrings between the marks, in place of the old content.
 function M.text(model, text)
   return (text:gsub("(<!%-%- docstrings: ([^\n]*) %-%->\n).-(<!%-%- end %-%->\n)",
     function(first, names, last)

@@ -1,5 +1,5 @@
---- Makes all that is made from the docstrings, once LDoc has put what they say into a file,
--- the first argument: see model.lua.
+--- Makes the types and the reference from the docstrings. The first argument is the file that
+-- model.lua has written.
 local reference = require "doc.generate.reference"
 local types = require "doc.generate.types"
 

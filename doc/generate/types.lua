@@ -1,4 +1,4 @@
---- Annotations for LuaLS (lua-language-server), from what the docstrings say.
+--- Makes the annotations for LuaLS (lua-language-server) from the docstrings.
 local vocabulary = require "doc.generate.vocabulary"
 
 local M = {}
@@ -10,7 +10,8 @@ local HEAD = [[
 -- Made by `make doc` from the docstrings in lua/: change those.
 ]]
 
--- Both files: the name of the module, its class, and the classes that are described there.
+-- The files to make: path, name of the module, class of the module, and the other classes in the
+-- file.
 M.FILES = {
   {
     path = "types/etcdlock.lua", module = "etcdlock", class = "etcdlock",
@@ -22,7 +23,7 @@ M.FILES = {
   },
 }
 
--- LuaLS's words for a docstring's type.
+-- Returns the type |kind| of a docstring in the notation of LuaLS.
 local function luals(kind)
   local list = kind:match "^{(.*),%.%.%.}$"
   if list then
@@ -61,7 +62,8 @@ end
 
 -- ---- functions --------------------------------------------------------------
 
--- Adds |kind| to the types that may be in one place.
+-- Adds |kind| to |place|, the set of types that one result can have. |name|: the name of the
+-- result.
 local function add(place, kind, name)
   for part in kind:gmatch "[^|]+" do
     if not place[part] then
@@ -72,7 +74,9 @@ local function add(place, kind, name)
   place.name = place.name or name
 end
 
--- What may be in the first, second, third … place of what is returned.
+-- Returns the list of the places of the first, second, third … result, each with its possible
+-- types, from all groups and from failures. Also returns the number of the place from which on the
+-- results have any type; nil if there is none.
 local function places(item)
   local list, rest = {}, nil
   local function at(i)
@@ -111,10 +115,12 @@ local function describe_results(out, item)
   end
 end
 
--- What is returned, where it isn't what `fn` has returned.
+-- The result of a function with an overload, by name, if it is not the result of its parameter
+-- `fn`.
 local RETURNED = { wrap = "function" }
 
--- The options may be left out where something else comes behind them.
+-- Adds an overload without the options. They are the last parameter but one, and a caller may omit
+-- them although a parameter follows.
 local function describe_overload(out, item, self)
   local last = item.params[#item.params]
   local before = item.params[#item.params - 1]
@@ -150,6 +156,7 @@ end
 
 -- ---- tables -----------------------------------------------------------------
 
+-- Describes a table of words, such as the error codes, as an alias.
 local function describe_words(out, item)
   annotate(out, "alias", vocabulary[item.name].luals)
   for _, word in ipairs(item.params) do
@@ -169,6 +176,7 @@ local function describe_table(out, item)
   end
 end
 
+-- Describes the numeric types of the vocabulary, such as seconds, as aliases.
 local function describe_numbers(out)
   local names = {}
   for name, entry in pairs(vocabulary) do
@@ -193,7 +201,7 @@ local function is_of(item, file)
   return false
 end
 
---- The text of one of FILES.
+--- Returns the text of |file|, one of FILES.
 function M.text(model, file)
   local out = { (HEAD:format(file.module):gsub("\n$", "")) }
   if file.class == "etcdlock" then describe_numbers(out) end
@@ -214,7 +222,7 @@ function M.text(model, file)
     end
   end
   out[#out + 1] = ""
-  -- The module that stands for lua-resty-lock is its own class of objects.
+  -- The module resty.etcdlock replaces lua-resty-lock. Its class inherits the methods of a lock.
   annotate(out, "class", file.module .. (vocabulary.resty_module.luals == file.module
     and " : " .. vocabulary.resty_lock.luals or ""))
   out[#out + 1] = 'local M = { _VERSION = "" }'

@@ -1,7 +1,12 @@
---- The types that docstrings may name: what each is for LuaLS, and what it says to a
--- reader. There is no plain number: a type tells the unit.
+--- The types that docstrings may use. There is no type `number`, because each numeric type tells
+-- its unit.
+--   luals    the type in LuaLS
+--   shown    the type in the reference; nil: its name
+--   plural   the plural in the reference; nil: `shown` and an "s"
+--   number   the type in LuaLS of which `luals` is an alias; nil: no alias is made
+--   says     the description of the alias
 return {
-  -- plain ones
+  -- types of Lua
   string = { luals = "string" },
   boolean = { luals = "boolean" },
   ["true"] = { luals = "true" },
@@ -20,7 +25,7 @@ return {
     shown = "true, list of strings or function",
   },
   owner = { luals = "string|number", shown = "string or number" },
-  -- numbers, by what they count
+  -- numbers, by unit
   seconds = { luals = "etcdlock.seconds", number = "number", says = "Fractions are allowed." },
   count = { luals = "integer", shown = "whole number" },
   token = {
@@ -29,11 +34,11 @@ return {
   revision = { luals = "integer", shown = "revision of etcd" },
   time = { luals = "integer", shown = "Unix time in seconds" },
   descriptor = { luals = "integer", shown = "file descriptor" },
-  -- words, which have a table of their own
+  -- sets of words; a table in the docstrings describes each
   code = { luals = "etcdlock.code" },
   reason = { luals = "etcdlock.reason" },
   mode = { luals = "etcdlock.mode" },
-  -- ours
+  -- objects and tables of etcdlock
   client = { luals = "etcdlock.Client" },
   lock = { luals = "etcdlock.Lock" },
   pending = { luals = "etcdlock.Pending" },
