@@ -1,4 +1,4 @@
-/* sim caller: a program in a peer that locks, works and unlocks. */
+/* sim caller: a program that uses the lock client of a peer. */
 #include "caller.h"
 
 #include <inttypes.h>
@@ -49,7 +49,8 @@ static void rest(world *wd, sim_caller *caller) {
   wake_at(wd, caller, wd->now_ms + pause_ms(wd, caller, false), wake);
 }
 
-/* Programs may use several numbers of permits for one semaphore at once. */
+/* Draws the number of permits that a caller names. Callers may name different numbers for one
+ * semaphore. */
 static int pick_permits(world *wd) {
   return rng_chance(&wd->dice, 500)
              ? PERMITS
@@ -84,7 +85,8 @@ static int pick_key_id(world *wd, sim_caller *caller) {
   return key_id_make(name, mode, 0);
 }
 
-/* Draws how long the key may linger: from a moment to longer than the history. */
+/* Draws for how many milliseconds the key may linger after the release: 0 for not at all, at most
+ * 1,000,000, which is longer than the faults of any history last. */
 static int32_t pick_linger(world *wd, const sim_caller *caller) {
   static const int32_t most[] = {1, 20, 200, 2000, 20000, 20000, 1000000};
   const sim_peer *pr = &wd->peers[caller->peer];
@@ -96,7 +98,8 @@ static int32_t pick_linger(world *wd, const sim_caller *caller) {
   return can_linger && lingers ? ms : 0;
 }
 
-/* Returns an unused acquisition; NULL: all await the result of their release. */
+/* Returns an unused acquisition of |caller|. If all acquisitions still await the result of their
+ * release, returns NULL. */
 static sim_acquisition *find_owner(sim_caller *caller) {
   for (int i = 0; i < ACQUISITIONS_MAX; i++) {
     if (caller->acquisitions[i].state == ACQUISITION_OVER)
@@ -128,7 +131,7 @@ bool caller_can_repeat(const world *wd, int key_id) {
           peer_entry_of(caller) == NULL);
 }
 
-/* Draws when it gives up, if it does. */
+/* Draws whether the caller gives up its wait, and when. */
 static void plan_give_up(world *wd, sim_caller *caller) {
   int most_ms = rng_chance(&wd->dice, 300) ? 50 : 6000;
   int share = wd->faults.calm ? 100 : 400;
@@ -196,7 +199,7 @@ static void write(world *wd, const world_event *ev) {
              may_lead && rng_chance(&wd->dice, 200) ? WRITE_OWN : WRITE_DATA);
 }
 
-/* Several writes within the next |ms|. */
+/* Schedules one to WRITES_AT_ONCE writes within the next |ms|. */
 static void plan_writes(world *wd, sim_caller *caller, int64_t ms) {
   int n = (int)rng_between(&wd->dice, 1, WRITES_AT_ONCE);
   while (n-- > 0) {
@@ -204,14 +207,16 @@ static void plan_writes(world *wd, sim_caller *caller, int64_t ms) {
   }
 }
 
-/* A keeper keeps the session alive, and so all late puts on its lease possible. */
+/* Tells whether |caller| is a keeper that goes on holding. While a keeper holds, its session lives,
+ * so that a late put on its lease succeeds. When the keeper stops, checks_after_audits checks that
+ * audits have found the keys of such puts. */
 static bool keeps_on(world *wd, sim_caller *caller) {
   int64_t until_ms = wd->calm_from_ms + CALLER_KEEP_MS;
   if (!caller->keeper || wd->calm_from_ms == 0 || !caller->is_holder)
     return false;
   if (wd->now_ms >= until_ms) {
-    if (caller->granted_ms <
-        until_ms) { /* else a late put may just have been applied */
+    /* Just before a later grant, a late put may have been applied that no audit has found. */
+    if (caller->granted_ms < until_ms) {
       checks_after_audits(wd, &wd->peers[caller->peer]);
     }
     return false;
@@ -221,7 +226,8 @@ static bool keeps_on(world *wd, sim_caller *caller) {
   return true;
 }
 
-/* By its own clock the hold deadline has passed; the loss is not reported yet. */
+/* Tells whether the hold deadline of |caller| has passed by the clock of its peer. The peer may not
+ * have reported the loss yet. */
 static bool has_seen_end(const world *wd, const sim_caller *caller) {
   const sim_peer *pr = &wd->peers[caller->peer];
   return !el_session_is_proven(
@@ -229,25 +235,25 @@ static bool has_seen_end(const world *wd, const sim_caller *caller) {
       clock_now(wd, pr->id));
 }
 
-/* Its hold was lost; perhaps its hold deadline had passed before. */
+/* Records that the hold of |caller| was lost, and that the caller knows it from now on. */
 static void record_end(const world *wd, sim_caller *caller) {
   caller->lost_lease = caller->lease;
   caller->lost_ms = wd->now_ms;
 }
 
-/* Releases its hold, which counts as released from then on. */
+/* Releases the hold of |caller|. The hold counts as released as soon as the release starts. */
 static void release_hold(world *wd, sim_caller *caller) {
   sim_acquisition *owner = &caller->acquisitions[caller->acquisition];
-  bool looks =
-      rng_chance(&wd->dice, 500); /* at the clock, just before the release */
+  /* The caller reads the clock just before the release. */
+  bool looks = rng_chance(&wd->dice, 500);
   el_leave how =
       looks && has_seen_end(wd, caller) ? EL_LEAVE_LOST : pick_leave(wd);
   if (how == EL_LEAVE_LOST) {
     peer_leave(wd, caller->peer, caller->id, how, EL_LOSS_EXPIRED);
     return;
   }
-  if (has_seen_end(wd, caller))
-    record_end(wd, caller); /* but it has not looked at the clock */
+  /* The hold has expired, but the caller has not read the clock. */
+  if (has_seen_end(wd, caller)) record_end(wd, caller);
   owner->state = ACQUISITION_RELEASES;
   owner->left_ms = wd->now_ms;
   wd->figures->releases++;
@@ -354,7 +360,7 @@ static void plan_hold(world *wd, sim_caller *caller) {
   }
 }
 
-/* Tells whether a permit of that semaphore with another n is held. */
+/* Tells whether a caller holds a permit of the same semaphore with another number of permits. */
 static bool is_beside_other_n(const world *wd, const sim_caller *caller) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
@@ -384,7 +390,8 @@ void caller_on_granted(world *wd, sim_peer *pr, const el_acquisition *core,
   caller->granted_ms = wd->now_ms;
   checks_on_grant_reported(wd, pr, at, caller);
   caller->is_holder = true;
-  caller->hold_deadline_ms = INT64_MAX; /* until the session is asked first */
+  /* until the checks first read the session's deadline */
+  caller->hold_deadline_ms = INT64_MAX;
   checks_delay(wd, caller);
   checks_seen_others(wd);
   plan_hold(wd, caller);
@@ -409,7 +416,8 @@ static caller_verdict verdict_of(const el_local_action *failed) {
   }
 }
 
-/* The result of a failure that has no error of its own. */
+/* Counts and checks a failure. Failures because the caller gave up or its peer was closed are not
+ * passed to this function. */
 static void record_failure(world *wd, sim_caller *caller,
                            caller_verdict verdict) {
   if (verdict == CALLER_REFUSED) wd->figures->refused++;

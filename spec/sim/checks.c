@@ -9,8 +9,9 @@
 
 enum {
   MARGIN_MS =
-      198, /* promised between the hold deadline and the end of the lease: 200, rounded */
-  STORM = 20 /* keepalives of one session in a second; 2 are usual */
+      /* the promised time from the hold deadline to the end of the lease: 200 ms, less rounding */
+  198,
+  STORM = 20 /* the most keepalives of one session in a second; 2 are usual */
 };
 
 void checks_on_change(world *wd, const change *what) {
@@ -79,7 +80,8 @@ static void check_stray_key(world *wd, const sim_peer *pr,
   }
 }
 
-/* After the entries of a session that has left its lease to expire are finished. */
+/* Checks that a session that has left its lease to expire has no key of |at|, once |at| is
+ * finished. */
 static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   const el_session *ses = &pr->sessions[at->session].core;
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
@@ -97,7 +99,7 @@ static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
-/* Without a put in doubt a session has no key that no caller wants. */
+/* Checks for a stray key, unless a put of the session has an unknown outcome. */
 static void check_unexpected(world *wd, const sim_peer *pr,
                              const peer_entry *at) {
   if (!pr->sessions[at->session].core.has_put_in_doubt)
@@ -207,7 +209,8 @@ static bool is_permit(const sim_caller *caller) {
   return key_id_mode(caller->key_id) == EL_MODE_PERMIT;
 }
 
-/* Tells whether both hold and exclude each other; permits only by their number. */
+/* Tells whether both callers hold and their holds exclude each other. Two permits count as
+ * excluding each other: check_permits counts them. */
 static bool is_rival(const world *wd, const sim_caller *other,
                      const sim_caller *caller) {
   return other != caller && key_id_is_beside(other->key_id, caller->key_id) &&
@@ -215,7 +218,8 @@ static bool is_rival(const world *wd, const sim_caller *other,
          queue_excludes(other->mode, caller->mode);
 }
 
-/* At most so many callers hold a permit as the largest number that one of them names. */
+/* Checks that no more callers hold permits of a semaphore than the largest number that one of them
+ * names. */
 static void check_permits(world *wd, const sim_caller *caller) {
   const sim_caller *last = NULL;
   int holders = 1, most = key_id_permits(caller->key_id);
@@ -230,7 +234,8 @@ static void check_permits(world *wd, const sim_caller *caller) {
   if (holders > most) check_overlap(wd, caller, last);
 }
 
-/* Records the hold deadline that the session gives the caller. */
+/* Records the hold deadline that the session gives the caller, and checks that no rival holds,
+ * too. */
 static void record_hold_deadline(world *wd, const sim_peer *pr,
                                  const peer_entry *at, sim_caller *caller) {
   int64_t until_ms =
@@ -250,7 +255,8 @@ static void record_hold_deadline(world *wd, const sim_peer *pr,
   if (is_permit(caller)) check_permits(wd, caller);
 }
 
-/* The promised margin, less the error of a clock that runs slower than the store's. */
+/* Returns the promised margin in ms. If the clock of |peer| runs slower than the store's clock, the
+ * margin is smaller by this error. */
 static int64_t promised_margin(const world *wd, int peer) {
   int64_t slower = -wd->faults.peers[peer].clock_ppm;
   int64_t left_ms = MARGIN_MS - wd->ttl_ms * slower / 1000000;

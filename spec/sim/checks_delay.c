@@ -5,7 +5,8 @@
 #include "checks.h"
 #include "queue.h"
 
-/* By the store's clock; that of the peer may run faster. */
+/* Returns the lock delay of |peer| in ms of the store's clock. If the clock of the peer runs
+ * faster, that is less than the configured delay. */
 static int64_t delay_of(const world *wd, int peer) {
   int64_t ms = wd->peers[peer].lock_delay_ms,
           ppm = wd->faults.peers[peer].clock_ppm;
@@ -21,7 +22,8 @@ static bool is_sabotaged(const store *st, const sim_hold *hold) {
   return false;
 }
 
-/* If the loss was reported late, the lease may have ended long ago. */
+/* A loss may be reported long after the hold deadline, when the lease has already ended. The hold
+ * then counts as ended at its hold deadline. */
 void checks_on_left(world *wd, sim_caller *caller) {
   int64_t end_ms = caller->hold_deadline_ms < wd->now_ms
                        ? caller->hold_deadline_ms
@@ -33,8 +35,9 @@ void checks_on_left(world *wd, sim_caller *caller) {
                            .end_ms = end_ms};
 }
 
-/* Tells whether the session of |caller| may keep its lease for a lost hold. By the store's clock;
- * those of peers differ by less than 1 %. */
+/* Tells whether the session of |caller| may keep its lease because of a lost hold: the lock delay
+ * after the loss is not over. 1 % is added because the clock of the peer may run slower than the
+ * store's clock. */
 static bool may_delay(const world *wd, const sim_caller *caller,
                       int64_t lease_id) {
   int64_t ms = wd->peers[caller->peer].lock_delay_ms;
@@ -55,11 +58,11 @@ void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left) {
 /* Tells whether |hold|, of |other|, blocks |caller|. */
 static bool is_delayed(const world *wd, const sim_caller *other,
                        const sim_hold *hold, const sim_caller *caller) {
+  /* A permit with a larger token does not block: it was granted because it names a larger n. */
   return hold->end_ms != 0 && hold->lease != caller->lease &&
          wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
          (key_id_mode(caller->key_id) != EL_MODE_PERMIT ||
-          hold->token <
-              caller->token) && /* else the other n is the larger one */
+          hold->token < caller->token) &&
          key_id_is_beside(hold->key_id, caller->key_id) &&
          queue_excludes(hold->mode, caller->mode) &&
          !is_sabotaged(&wd->store, hold);

@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "queue.h"
 
-enum { PROMPT_MS = 1500 /* without faults */ };
+enum { PROMPT_MS = 1500 /* limit in a history without faults */ };
 
 /* ---- a try ---- */
 
@@ -51,7 +51,7 @@ void checks_on_locked(world *wd, const sim_caller *caller) {
 
 /* ---- a release ---- */
 
-/* Without faults the result of a release comes soon. */
+/* Checks that |caller| soon gets the results of its releases. Only without faults. */
 static void check_told(world *wd, const sim_caller *caller) {
   const sim_peer *pr = &wd->peers[caller->peer];
   for (int i = 0; i < ACQUISITIONS_MAX; i++) {
@@ -67,7 +67,8 @@ static void check_told(world *wd, const sim_caller *caller) {
 
 /* ---- a wait ---- */
 
-/* The session may have ended without the peer knowing. */
+/* Tells whether |caller| cannot be granted the lock at present: its peer has crashed, its lease has
+ * ended, perhaps without the peer's knowledge, or an admin has changed its key. */
 static bool is_cut_off(const world *wd, const sim_caller *caller) {
   const sim_peer *pr = &wd->peers[caller->peer];
   const lease *ls =
@@ -109,7 +110,7 @@ void checks_blocked_waiters(world *wd) {
 
 /* ---- a key without a holder ---- */
 
-/* A stopped peer does its work when it continues. */
+/* Tells whether |peer| may be late with its work, because it was stopped until a moment ago. */
 static bool is_late(const world *wd, int peer) {
   enum { LATE_MS = 50 };
   return wd->now_ms <= wd->faults.peers[peer].stopped_until + LATE_MS;
@@ -123,7 +124,8 @@ bool checks_may_linger(const world *wd, const sim_peer *pr,
          (wd->now_ms <= end_ms || is_late(wd, pr->id));
 }
 
-/* Tells whether a caller of |pr| waits that the key of |at| blocks, or that may hold by it. */
+/* Returns a waiting caller of |pr| that the key of |at| blocks, or that could hold by this key.
+ * NULL: none. */
 static const sim_caller *find_waiter(const world *wd, const sim_peer *pr,
                                      const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
@@ -152,7 +154,8 @@ static void check_kept(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
-/* Other keys have waited behind it for so long that its watch has reported them. */
+/* Checks that the key of |at| does not linger long while another key waits behind it, because the
+ * watch of |at| must have reported that key. Only without faults. */
 static void check_behind(world *wd, const sim_peer *pr, const peer_entry *at) {
   int64_t since_ms = at->behind_ms > at->left_ms ? at->behind_ms : at->left_ms;
   if (wd->faults.calm && at->behind_ms != 0 && !at->is_blind &&

@@ -54,10 +54,12 @@ void checks_on_contended(const world *wd, peer_entry *at) {
 
 /* ---- a handoff ---- */
 
-/* A key behind another one waits for a limited number of holds and a limited time. If the peer does
- * not know of it, this counts from the end of a linger. */
+/* Checks the handoff budget. While a key waits behind that of |at|, |at| is handed off for a
+ * limited number of holds and a limited time. A hold after a linger starts a new budget
+ * (take_lingering). */
 static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
-  enum { CLOCKS_MS = 50 }; /* difference of the peer's clock in that time */
+  /* the most that the peer's clock differs in that time */
+  enum { CLOCKS_MS = 50 };
   if (at->behind_ms == 0) return;
   if (++at->passes_behind >= peer_limits.holds ||
       wd->now_ms >= at->behind_ms + peer_limits.ms + CLOCKS_MS) {
@@ -88,7 +90,8 @@ static bool is_shared(const world *wd, const sim_peer *pr,
   return false;
 }
 
-/* Only a voluntary unlock, of a lock that was not downgraded, hands a key off. */
+/* Checks that the last caller left by a voluntary unlock and was not a downgraded writer. Otherwise
+ * the key must not be handed off. */
 static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (at->left_how != EL_LEAVE_VOLUNTARY || at->left_as_reader) {
     world_violate(wd, "I10 fairness",

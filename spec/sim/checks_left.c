@@ -3,7 +3,7 @@
 
 #include "checks.h"
 
-/* Tells whether an entry knows of the key. */
+/* Tells whether an entry of |pr| that is in use knows of the key |it|. */
 static bool is_known(const sim_peer *pr, const key *it) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
@@ -17,7 +17,7 @@ static bool is_known(const sim_peer *pr, const key *it) {
   return false;
 }
 
-/* A key that an audit would find. */
+/* Tells whether an audit of the lease |lease_id| would find the key |it|. */
 static bool is_of_lease(const key *it, int64_t lease_id) {
   return it->create_rev != 0 && it->owner == lease_id &&
          it->lease == lease_id && !key_id_is_marker(it->key_id);

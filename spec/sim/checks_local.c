@@ -43,7 +43,7 @@ void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 /* ---- a grant ---- */
 
-/* No two callers hold by one key, unless both only read. */
+/* Checks that no other caller holds by the key of |at|, unless it is the key of readers. */
 static void check_alone(world *wd, const sim_peer *pr, const peer_entry *at,
                         const sim_caller *caller) {
   if (key_id_mode(at->key_id) == EL_MODE_READ) return;
@@ -56,7 +56,8 @@ static void check_alone(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-/* A local queue is first in, first out, unless several acquisitions hold at once. */
+/* Checks that no caller that joined the local queue before |caller| still waits. Applies to plain
+ * locks and writers only: several readers or permits may hold at once. */
 static void check_order(world *wd, const sim_caller *caller) {
   el_mode mode = key_id_mode(caller->key_id);
   if (mode != EL_MODE_LOCK && mode != EL_MODE_WRITE) return;
@@ -98,8 +99,8 @@ void checks_on_grant_reported(world *wd, const sim_peer *pr, peer_entry *at,
 
 /* ---- results that are due at once ---- */
 
-/* Returns a caller other than |but| that waits in the local queue |queue_id| for an entry; NULL:
- * none. */
+/* Returns a caller other than |but| that waits in the local queue |queue_id| and has no entry yet.
+ * NULL: none. */
 static const sim_caller *find_waiting(const world *wd, int peer, int queue_id,
                                       const sim_caller *but) {
   for (int i = 0; i < wd->n_callers; i++) {
@@ -113,7 +114,7 @@ static const sim_caller *find_waiting(const world *wd, int peer, int queue_id,
   return NULL;
 }
 
-/* A key that lingers, or that a reader must share. */
+/* Such a key lingers, or readers hold by it and |caller| must share it. */
 bool checks_is_due(const world *wd, const sim_caller *caller) {
   const sim_peer *pr = &wd->peers[caller->peer];
   if (find_waiting(wd, caller->peer, caller->key_id, caller) != NULL)
@@ -193,7 +194,8 @@ void checks_after_no_contender(world *wd, const sim_peer *pr,
 
 enum { DUE_NOTHING, DUE_HANDOFF, DUE_LINGER };
 
-/* Tells whether a caller of |pr| waits for the same lock, in this mode or one that conflicts. */
+/* Tells whether a caller of |pr| waits for the name of |at|, in this mode or in one that
+ * conflicts. */
 static bool is_asked_for(const world *wd, const sim_peer *pr,
                          const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
@@ -219,7 +221,8 @@ static bool waits_beside(const world *wd, const sim_peer *pr,
   return false;
 }
 
-/* Returns what has to happen to the key of a plain lock when |caller|, its last caller, leaves. */
+/* Returns what must happen to the key of a plain lock when |caller|, the last caller of |at|,
+ * leaves. */
 static int due_of(const world *wd, const sim_peer *pr, const peer_entry *at,
                   const sim_caller *caller) {
   int64_t now_ms = clock_now(wd, pr->id);
@@ -286,7 +289,8 @@ void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
-/* The key was handed off, lingers, or was deleted with the result that was reported. */
+/* Checks the reported result of a release. If the key was handed off or lingers, it is
+ * EL_RELEASE_DONE; otherwise it is the result of the delete. */
 void checks_on_release_reported(world *wd, const sim_peer *pr,
                                 const sim_acquisition *owner,
                                 const el_local_action *released) {

@@ -1,4 +1,4 @@
-/* sim checks_marker: the marker of a downgraded writer exists as long as its key. */
+/* sim checks_marker: the marker of a downgraded writer exists as long as the writer's key. */
 #include <inttypes.h>
 
 #include "checks.h"

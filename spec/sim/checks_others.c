@@ -34,7 +34,8 @@ bool others_use(const world *wd, int peer, const peer_entry *at) {
 
 /* ---- acquisitions of the same client ---- */
 
-/* An acquisition that began later may have its key sooner. */
+/* Tells whether |caller| has its key in etcd. A caller that joined later may have its key
+ * earlier. */
 static bool has_key(const world *wd, const sim_caller *caller) {
   const peer_entry *at = peer_entry_of(caller);
   return at != NULL &&
@@ -48,7 +49,8 @@ static bool is_before(const world *wd, const sim_caller *other,
           (other->joined_nth < caller->joined_nth || has_key(wd, other)));
 }
 
-/* A key that stays for a lock delay may have gone without the peer knowing. */
+/* Returns the number of entries in lock delay that conflict with |caller|. Such an entry counts
+ * even if its key is gone, because its peer may not know that yet. */
 static int count_delaying(const world *wd, const sim_caller *caller) {
   const sim_peer *pr = &wd->peers[caller->peer];
   int n = 0;
@@ -83,7 +85,7 @@ static bool is_own(const sim_caller *caller, const peer_entry *at) {
   return caller->state == CALLER_WAITING && peer_entry_of(caller) == at;
 }
 
-/* Tells whether a key, of |at| of |peer|, blocks |of|. */
+/* Tells whether the key of |at|, an entry of |peer|, blocks the caller of |of|. */
 static bool counts(const world *wd, const rival *of, const peer_entry *at,
                    int peer) {
   bool is_used = others_use(wd, peer, at);
@@ -91,8 +93,8 @@ static bool counts(const world *wd, const rival *of, const peer_entry *at,
       at->queue != NONE && !wd->faults.peers[peer].crashed;
   bool is_kept = !is_of_live_session || at->core.state == EL_ENTRY_LOCK_DELAY;
   if (peer != of->caller->peer) return is_used || is_kept || of->is_try;
-  if (is_used)
-    return of->caller->mode != EL_MODE_PERMIT; /* else it would count twice */
+  /* count_local already counts the permits in use of the same peer. */
+  if (is_used) return of->caller->mode != EL_MODE_PERMIT;
   return is_kept || (of->is_try && (at->left_ms == 0 ||
                                     at->left_ms >= of->caller->joined_ms));
 }

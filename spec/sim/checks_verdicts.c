@@ -7,10 +7,11 @@
 #include "queue.h"
 
 enum {
-  PROMPT_MS = 1000 /* without faults the next in the queue holds by then */
+  /* limit in a history without faults, from a free lock to the grant */
+  PROMPT_MS = 1000
 };
 
-/* Returns the latest token granted in a mode that blocks |mine|. */
+/* Returns the largest token that was granted in a mode that blocks a key of mode |mine|. */
 static int64_t last_in_way(const name_record *record, el_mode mine) {
   int64_t last = 0;
   for (int other = 0; other < MODES; other++) {
@@ -22,7 +23,8 @@ static int64_t last_in_way(const name_record *record, el_mode mine) {
   return last;
 }
 
-/* The same for the queue of the key |key_id|. */
+/* Checks the grant of the key |key_id| in its queue: no older key blocks it, and |token| is larger
+ * than the tokens before it. */
 static void check_order(world *wd, const sim_peer *pr, int key_id,
                         int64_t token) {
   int name = key_id_name(key_id);
@@ -45,7 +47,8 @@ static void check_order(world *wd, const sim_peer *pr, int key_id,
   if (token > record->last_token[mode]) record->last_token[mode] = token;
 }
 
-/* A key becomes the oldest when its predecessor goes, or when it is put. */
+/* The time to the grant counts from the end of the last blocking key, or from the time at which
+ * |caller| joined, if that is later. */
 void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
                       const sim_caller *caller) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
@@ -76,9 +79,10 @@ bool checks_is_sabotaged(const store *st, int key_id, int64_t lease_id,
   return false;
 }
 
-/* An admin may delete the key just before the grant, but not before the read that led to it or, if
- * that was answered by a member that may be stale, before the fresh proof. Nothing else comes
- * between the read and the grant. */
+/* Checks that the grant follows from a state in which the key |key_id| existed. An admin may have
+ * deleted the key just before the grant, but not before the entry sent its last read. If a member
+ * that may be stale has answered that read, a deletion up to EL_SESSION_FRESH_PROOF_MS before the
+ * read is allowed. The grant must come at the same moment as the answer. */
 static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
                        int key_id, int64_t token) {
   const key *it = store_find(&wd->store, key_id, at->core.lease);
@@ -122,7 +126,7 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-/* Tells whether all its keys exist and no admin has changed one. */
+/* Tells whether all keys of |at| exist and no admin has changed one of them. */
 static bool is_untouched(const store *st, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
@@ -138,13 +142,14 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss) {
   const store *st = &wd->store;
   const lease *ls = store_find_lease(st, at->core.lease);
-  if (!others_use(wd, pr->id, at)) return; /* and the result is not reported */
+  if (!others_use(wd, pr->id, at)) return; /* no caller gets the result */
   if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
       loss != EL_LOSS_REVOKED) {
     return;
   }
-  if (pr->closed) return; /* the result is not reported */
-  /* A leader that was deposed before the grant answers that the lease does not exist. */
+  if (pr->closed) return; /* a closed peer reports no result */
+  /* A leader that was deposed before the lease was granted answers that the lease does not
+   * exist. */
   if (at->core.state == EL_ENTRY_ENDED &&
       wd->faults.peers[pr->id].deposed_since != 0) {
     return;
@@ -157,8 +162,9 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-/* A holder is told by the watch of its key, or by the read when that is created; unless it has put
- * the key again, by a proclaim as a leader. */
+/* Checks that |caller| was soon told of the loss of its key |key_id|. The watch of the key tells
+ * it, or the read that follows the creation of this watch. If a proclaim of a leader has put the
+ * key on its lease again, the key is not lost. */
 static void check_told(world *wd, const sim_caller *caller, int key_id) {
   const key *it = store_find(&wd->store, key_id, caller->lease);
   int64_t late_ms;
@@ -184,7 +190,6 @@ void checks_on_hold_end(world *wd, const sim_caller *caller) {
   }
 }
 
-/* A refusal is reported at once. */
 void checks_on_holder(world *wd, const sim_peer *pr, const peer_entry *at,
                       const reply *said) {
   wd->figures->holders_named += said->names_holder;
@@ -194,6 +199,7 @@ void checks_on_holder(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
+/* Checks that a holder is told at once if etcd refuses its release. */
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const peer_entry *at,
                                const el_outcome *outcome) {
@@ -206,7 +212,8 @@ void checks_on_delete_answered(world *wd, const sim_peer *pr,
   }
 }
 
-/* Tells whether that is so for all keys. */
+/* Tells whether the client of |at| has deleted all keys of |at| as the entry asked in its latest
+ * delete. */
 static bool was_released(const store *st, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
@@ -221,11 +228,11 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                         bool found) {
   const store *st = &wd->store;
   const lease *ls = store_find_lease(st, at->core.lease);
-  /* A deposed leader has said that the lease is gone, and the delete has no answer: the outcome is
-   * unknown, and not reported as success. */
+  /* A deposed leader has said that the lease is gone, and the delete has no answer. The outcome is
+   * unknown and must not be reported as success. */
   bool is_unknown = at->is_delete_in_doubt && at->ended_early;
-  /* An audit has found some keys of a multi-lock, and no caller waits for their release: a late
-   * delete of all keys may delete them. */
+  /* The entry is for one key of a multi-lock, which an audit has found. No caller waits for the
+   * release of this key, and a late delete of the whole multi-lock may have deleted it. */
   bool is_swept =
       key_id_is_multi(at->key_id) && key_id_name(at->key_id) != SEVERAL;
   if (!found && !is_swept && !is_unknown &&

@@ -9,7 +9,8 @@
 
 /* ---- no deadlock ---- */
 
-/* Returns the entry whose key |at| waits for, if that exists; NULL: none. */
+/* Returns the entry for whose key |at| waits. Returns NULL if |at| does not wait, or if that key
+ * does not exist. */
 static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
   const el_queue_key *ahead = &at->core.predecessor;
   int key_id, peer;
@@ -24,7 +25,7 @@ static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
   return others_find_entry(wd, key_id, ahead->lease, &peer);
 }
 
-/* Each entry waits for one key at a time, so a cycle leads back to its begin. */
+/* Each entry waits for one key at a time, so a cycle leads back to |at|. */
 void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
   const peer_entry *it = find_ahead(wd, at);
   for (int i = 1; it != NULL && i <= CALLERS_MAX; i++) {
@@ -40,8 +41,8 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 /* ---- no wait without a blocking key ---- */
 
-/* Returns since when no key blocks |at|; INT64_MAX: one does, or |at| is not in all of its
- * queues. */
+/* Returns the time since which no key blocks |at|. Returns INT64_MAX if a key blocks |at|, or if
+ * |at| has no key in one of its queues. */
 static int64_t first_since(const world *wd, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   el_mode mode = key_id_mode(at->key_id);
@@ -80,7 +81,9 @@ void checks_prompt_grants(world *wd) {
 
 /* ---- no wait for an event that never comes ---- */
 
-/* Every TTL/3 one held key is read, each in turn. */
+/* Checks that |caller| is told in time that its key |key_id| is gone, even if no watch tells it.
+ * The session reads one held key every TTL/3, each in turn, so the limit grows with the number of
+ * holds. */
 static void check_told_in_time(world *wd, const sim_caller *caller,
                                int key_id) {
   enum { FOR_A_PROBE_MS = 3000 };

@@ -7,7 +7,7 @@
 #include "queue.h"
 
 enum {
-  ANSWERS_MAX = 20 /* more late touches than one write may meet */
+  ANSWERS_MAX = 20 /* more answers to one write than late touches can cause */
 };
 
 /* ---- writes that etcd applies ---- */
@@ -19,7 +19,7 @@ static bool is_entry(const world *wd, int key_id, int64_t lease_id,
   return it != NULL && it->create_rev == rev && key_is_entry(it);
 }
 
-/* Checks the write against the key |key_id|, one of the writer's keys. */
+/* Checks that the writer's key |key_id| is an entry that may hold. */
 static void check_key(world *wd, const call *what, int key_id) {
   const key *older = NULL;
   if (!is_entry(wd, key_id, what->lease, what->rev)) {
@@ -47,7 +47,8 @@ static void check_token(world *wd, const call *what, int key_id) {
   *last = what->rev;
 }
 
-/* A caller with several permits may write by each: each has an order of its own. */
+/* Tells whether the latest write of |datum| was made by another permit than |what|. A caller may
+ * hold several permits and write by each; only the writes by one permit have an order. */
 static bool is_of_another_hold(world *wd, const call *what, int datum) {
   bool is_same = wd->writes.last_rev[datum] == what->rev;
   wd->writes.last_rev[datum] = what->rev;
@@ -76,7 +77,8 @@ static bool is_whole(const world *wd, int key_id, int64_t lease_id,
   return true;
 }
 
-/* Tells whether the order key has the mod_revision that |what| is guarded by. */
+/* Tells whether the key that orders the writes of the hold still has the mod_revision by which
+ * |what| is guarded. */
 static bool is_in_order(const world *wd, const call *what) {
   int key_ids[NAMES_MAX];
   int marker = key_id_make(key_id_name(what->key_id), EL_MARKER_WRITE_ORDER, 0);
@@ -126,7 +128,9 @@ void checks_on_written(world *wd, const call *what,
   }
 }
 
-/* Go's recipe does not wait for a key with a mod_revision above its own. */
+/* Checks that no key of a reader or writer is put again, because a put raises the mod_revision of
+ * the key, and Go's recipe does not wait for a key whose mod_revision is above that of its own
+ * key. */
 void checks_on_put(world *wd, const change *what) {
   const key *is = &what->after;
   el_mode mode = key_id_mode(is->key_id);
