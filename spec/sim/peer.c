@@ -1,4 +1,5 @@
-/* sim peer: one client process, driven as src/lock does it. */
+/* sim peer: one client process, which drives the state machines of src/protocol as src/lock
+ * does. */
 #include "peer.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ static void tick(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   el_session_event timer = {.kind = EL_SESSION_ON_TIMER};
   if (ev->generation != (uint32_t)pr->tick_ms)
-    return; /* an earlier tick was scheduled since */
+    return; /* another tick has replaced this one */
   pr->tick_ms = 0;
   for (int i = 0; i < pr->n_sessions; i++) {
     if (pr->sessions[i].used && is_due(wd, pr, pr->sessions[i].core.wake_at)) {
@@ -117,8 +118,8 @@ static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
   if (at->queue != NONE && !wd->failed) entry_leave_over(pr, entry);
 }
 
-/* In reverse order of their start: the acquisitions of each wait again, before those that wait
- * already. */
+/* Ends the entries of |queue| in reverse order of their start. The acquisitions of each entry wait
+ * again, at the head of the queue; because of the reverse order they keep their order. */
 static void end_entries(world *wd, sim_peer *pr, int queue, int session) {
   struct el_local_entry_list *entries = &pr->queues[queue].core.entries;
   while (!TAILQ_EMPTY(entries) && !wd->failed) {
@@ -138,7 +139,7 @@ static void retire(world *wd, sim_peer *pr, int session) {
   }
 }
 
-/* etcd grants no lease: all waits for one fail. */
+/* Lets all waits for a lease fail, because etcd grants none. */
 static void refuse(world *wd, sim_peer *pr, int session) {
   pr->sessions[session].refused = false;
   for (int i = 0; i < pr->n_queues; i++) {
@@ -172,7 +173,7 @@ static bool settle_proofs(world *wd, sim_peer *pr) {
     if (!at->used || at->core.state != EL_ENTRY_PROVING) continue;
     is_proven = el_session_is_proven(core, clock_now(wd, pr->id));
     if (!is_proven && !at->core.is_fresh)
-      continue; /* the entry knows already */
+      continue; /* the entry already knows that */
     entry_step_simple(wd, pr, i,
                       is_proven ? EL_ENTRY_ON_LEASE_PROVEN
                                 : EL_ENTRY_ON_LEASE_UNPROVEN);
@@ -200,21 +201,22 @@ static bool end_unused(world *wd, sim_peer *pr) {
   return core->state != EL_SESSION_ALIVE;
 }
 
-/* Tells whether the entry must be kept: it is in use, or an acquisition waits in its queue. */
+/* Tells whether |at| must be kept: it is in use, or an acquisition waits in its local queue. */
 static bool is_of_use(const sim_peer *pr, const peer_entry *at) {
   return !el_local_entry_is_idle(&at->local) ||
          (at->queue != NONE &&
           !TAILQ_EMPTY(&pr->queues[at->queue].core.waiting));
 }
 
-/* Tells whether an acquisition waits in its queue after the end of the session. */
+/* Tells whether the caller of the multi-lock of |gone| still waits for it. */
 static bool is_awaited(const world *wd, const peer_entry *gone) {
   const sim_caller *caller = &wd->callers[key_id_caller(gone->key_id)];
   return caller->key_id == gone->key_id && caller->state == CALLER_WAITING;
 }
 
-/* Tells whether the slot of |gone|, which was freed, may be used again, as in src/lock: after the
- * last entry with this key, and only if none has a request in doubt. */
+/* Tells whether the slot of |gone|, an entry that was freed, may be used again. As in src/lock, it
+ * may be used if |gone| was the last entry with this key and none of these entries had a request of
+ * unknown outcome. */
 static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
   bool is_certain =
       el_entry_is_definite(&gone->core) && !gone->has_twin_in_doubt;
@@ -300,7 +302,7 @@ void peer_join(world *wd, int id, int caller_id) {
   peer_settle(wd, pr);
 }
 
-/* Gives |event| of the caller's latest acquisition to its queue, if that still has it. */
+/* Applies |event|, with the caller's latest acquisition, to the local queue of this acquisition. */
 static void step_owner(world *wd, int id, int caller_id,
                        el_local_event *event) {
   sim_peer *pr = &wd->peers[id];

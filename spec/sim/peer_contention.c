@@ -8,7 +8,8 @@ static peer_entry *entry_of(world *wd, const world_event *ev) {
   return &wd->peers[ev->peer].entries[ev->call.entry];
 }
 
-/* Tells the entry if its key was not found, or is off its lease. */
+/* Tells the entry if the query did not find its key, or found it attached to another lease or to
+ * none. */
 static void tell_if_gone(world *wd, const world_event *ev) {
   if (ev->reply.contention == EL_CONTENTION_KEY_LOST) {
     entry_key_gone(wd, &wd->peers[ev->peer], ev->call.entry, ev->call.rev,
@@ -57,7 +58,8 @@ static void tell_contender(world *wd, sim_peer *pr, peer_entry *at) {
   queue_step_entry(wd, pr, at, &event);
 }
 
-/* Without an answer a key may wait that the watch does not report. */
+/* Handles the answer to the query that follows the creation of the watch. If there is no answer, a
+ * key may wait that the watch does not report. The local queue is then told that one waits. */
 static void on_first_answer(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   peer_entry *at = entry_of(wd, ev);

@@ -73,7 +73,8 @@ static void send(world *wd, sim_peer *pr, int entry,
 
 /* ---- watches ---- */
 
-/* Tells whether all its watches were created, for which the entry driver waits. */
+/* Records that the watch |which| of |at| was created at |rev|. Tells whether all watches of |at|
+ * are created now: the entry is told only then, as by the entry driver. */
 static bool are_created(peer_entry *at, int which, int64_t rev) {
   at->created |= 1u << which;
   if (rev > at->created_rev) at->created_rev = rev;

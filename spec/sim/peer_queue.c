@@ -1,5 +1,5 @@
-/* sim peer_queue: carries out the actions of the local queues of a peer, from one list: the actions
- * that an action causes are appended. */
+/* sim peer_queue: carries out the actions of the local queues of a peer. All actions are in one
+ * list. The actions that follow from an action are appended to the list. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "peer.h"
 #include "protocol/conflict_matrix.h"
 
-/* Smaller than the real ones, so that a budget is spent more often. */
+/* Fewer holds than the defaults of a client, so that a budget is used up more often. */
 const el_handoff_limits peer_limits = {.holds = 4, .ms = 400};
 
 /* ---- which queue ---- */
@@ -158,7 +158,8 @@ void queue_step_entry(world *wd, sim_peer *pr, peer_entry *at,
   queues_perform(wd, pr);
 }
 
-/* Marks the acquisitions that etcd has granted, not a handoff. */
+/* Marks the acquisitions that the actions from |first| on grant by the key of |at|, because etcd
+ * has granted them, not a handoff. */
 static void mark_granted(sim_peer *pr, peer_entry *at, size_t first) {
   for (; first < pr->actions.n; first++) {
     const el_local_action *action = &pr->actions.list[first];
@@ -248,7 +249,8 @@ void queues_perform(world *wd, sim_peer *pr) {
   if (pr->is_performing) return;
   pr->is_performing = true;
   for (size_t i = 0; i < pr->actions.n; i++) {
-    el_local_action action = pr->actions.list[i]; /* the list may move */
+    /* a copy, because the list may move */
+    el_local_action action = pr->actions.list[i];
     if (i == ACTIONS_MAX) {
       world_violate(wd, "I5 progress",
                     "p%d: the actions of its queues never end", pr->id);

@@ -33,7 +33,7 @@ static void step_answer(world *wd, const world_event *ev, int kind) {
   peer_settle(wd, pr);
 }
 
-/* Tells whether |ev| is the first answer to the awaited call. */
+/* Tells whether |ev| is the first answer to the call |*awaited|, and clears that ID. */
 static bool is_awaited(const world_event *ev, uint32_t *awaited) {
   if (ev->call.id != *awaited) return false;
   *awaited = 0;
@@ -64,7 +64,8 @@ static bool is_there(const peer_session *ses, const world_event *ev) {
   return seen->own.rev == ses->read_rev && !seen->is_partial;
 }
 
-/* The entry may have released the key since the read was sent, or have another key. */
+/* Handles the answer to the read of a held key. If the key is gone, its entry is told so only if it
+ * still has this key: meanwhile it may have released the key, or have got another one. */
 static void on_key_read(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   peer_session *ses = session_of(wd, ev);
@@ -145,7 +146,8 @@ static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
   net_send(wd, &what, on_revoked);
 }
 
-/* The entries of keys that no caller wants delete them. */
+/* Handles the answer to an audit: tells the entry of each key that the key was found. If no caller
+ * wants the key, its entry deletes it. */
 static void on_audited(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;

@@ -1,5 +1,6 @@
 /* sim peer_write: sends the guarded writes of a holder one at a time, as lock/guarded.c does. A
- * read hold writes nothing: lock:put raises, from the call of lock:downgrade on. */
+ * read hold writes nothing, because lock:put raises an error. A write hold counts as a read hold
+ * from the call of lock:downgrade on. */
 #include <string.h>
 
 #include "caller.h"
@@ -51,7 +52,8 @@ static void send(world *wd, const sim_peer *pr, peer_entry *at,
   net_send(wd, &what, on_answer);
 }
 
-/* Schedules the next attempt. False: there is none. */
+/* Schedules the next attempt of the write in progress. Returns false if that would be after the
+ * time limit of the write. */
 static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
                  const el_outcome *failed) {
   peer_writes *writes = &at->writes;
@@ -66,7 +68,8 @@ static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
   return true;
 }
 
-/* Ends the write in progress and starts the next one. */
+/* Ends the write in progress with the result |how|. Starts the next write and returns the action to
+ * carry out for it. */
 static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
                              el_write_action how) {
   peer_writes *writes = &at->writes;

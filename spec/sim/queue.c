@@ -57,7 +57,8 @@ static void record_free(world *wd, int name, el_mode mine) {
   }
 }
 
-/* Records which key is next when that of |rev| is gone, or its writer was downgraded. */
+/* Records that keys of mode |mine| are unblocked now, unless a key older than |rev| blocks them.
+ * The key of |rev| is gone, or its writer was downgraded. */
 static void record_unblocked(world *wd, int name, int64_t rev, el_mode mine) {
   if (mine == EL_MODE_PERMIT ||
       queue_count_older(&wd->store, name, rev, mine, NULL) == 0) {
@@ -78,7 +79,8 @@ void queue_record(world *wd, const change *what) {
   if (!key_is_entry(before) || key_is_entry(&what->after)) return;
   for (int mine = 0; mine < MODES; mine++) {
     el_mode gone = key_id_mode(before->key_id);
-    /* A key of its own mode may have been its client's, which can use the entry for it now. */
+    /* A key of the same mode may have been a key of the waiter's own client. The client can use its
+     * entry for the waiter from now on. */
     if (queue_blocks((el_mode)mine, gone) || (el_mode)mine == gone) {
       record_unblocked(wd, name, before->create_rev, (el_mode)mine);
     }

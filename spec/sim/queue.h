@@ -4,24 +4,26 @@
 
 #include "world.h"
 
-/* Tells whether an older key of mode |other| blocks one of mode |mine|. */
+/* Tells whether an older key of mode |other| blocks a key of mode |mine|. */
 bool queue_blocks(el_mode mine, el_mode other);
 
-/* Tells whether the two modes exclude each other; permits only by their number. */
+/* Tells whether holds of the two modes exclude each other. Two permits count as excluding each
+ * other, although several can be held. */
 bool queue_excludes(el_mode one, el_mode other);
 
-/* Returns how many older blocking keys keep the key |key_id| waiting. */
+/* Returns the number of older blocking keys that keep the key |key_id| waiting. */
 int queue_limit(int key_id);
 
-/* Tells whether |it|, if it is older, blocks a key of |mine| in the queue of |name|. */
+/* Tells whether the key |it| blocks a younger key of mode |mine| in the queue of |name|. */
 bool queue_is_blocker(const store *st, const key *it, int name, el_mode mine);
 
-/* Returns how many keys of |name| older than |rev| block one of |mine|; |*one|, if not NULL, is set
- * to one of them. */
+/* Returns how many keys of |name| that are older than |rev| block a key of mode |mine|. If |one| is
+ * not NULL, sets |*one| to one of these keys. */
 int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
                       const key **one);
 
-/* Records which key is next after |what|, a change of a key in a queue or of its marker. */
+/* Records when keys of each mode were unblocked, after |what|, a change of a key of a queue or of a
+ * marker. */
 void queue_record(world *wd, const change *what);
 
 #endif

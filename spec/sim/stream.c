@@ -35,7 +35,7 @@ static void push(world *wd, int peer, const watch_message *message) {
   stream *line = &wd->peers[peer].stream;
   int64_t at_ms = arrival(wd, peer);
   if (wd->faults.peers[peer].crashed) return;
-  if (line->n_waiting == STREAM_MAX) { /* etcd cancels slow watchers, too */
+  if (line->n_waiting == STREAM_MAX) { /* as etcd cancels slow watchers */
     stream_break(wd, peer);
     return;
   }
@@ -62,7 +62,7 @@ static watch_message message_of(const watch *what, const change *it) {
   return message;
 }
 
-/* Delivers a change when a member that lags has applied it. */
+/* The member that lags has applied the change with the revision of |ev|. */
 static void apply_late(world *wd, const world_event *ev) {
   condition *cond = &wd->faults.peers[ev->call.peer];
   if (ev->call.rev > cond->lag_rev) cond->lag_rev = ev->call.rev;
@@ -75,7 +75,7 @@ static void apply_later(world *wd, int peer, int64_t rev) {
   ev->call.rev = rev;
 }
 
-/* Sends the changes that a member that lagged has caught up with. */
+/* Sends a watch event that a lagging or deposed member could not send before. */
 static void emit(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->call.peer].stream;
   if (ev->generation == line->epoch) push(wd, ev->call.peer, &ev->watch);
@@ -132,8 +132,8 @@ void stream_on_change(world *wd, const change *what) {
   }
 }
 
-/* A restored member replays the deletion of an earlier key (etcd issue 15271); a member that lags
- * sends events late. */
+/* Sends a new watch the events after |rev| that its member, which lags, has not sent yet. At random
+ * it also sends old deletions again, as a restored member of etcd does (etcd issue 15271). */
 static void tell_past(world *wd, int peer, const watch *what, int64_t rev) {
   const store *st = &wd->store;
   bool replay = world_chance(wd, FAULT_REPLAYED);
@@ -183,7 +183,8 @@ void stream_watch(world *wd, int peer, const watch *what) {
   ev->generation = wd->peers[peer].stream.epoch;
 }
 
-/* Returns the revision of the last change of that key that the peer's member has applied. */
+/* Returns the revision of the last change of the key of |what| that the peer's member has
+ * applied. */
 static int64_t last_change_rev(const world *wd, int peer, const watch *what) {
   int64_t last = 0, member_rev = faults_member_rev(&wd->faults, peer,
                                                    wd->now_ms, wd->store.rev);
@@ -204,7 +205,8 @@ bool stream_resume(world *wd, int peer, const watch *what, int64_t rev) {
   wd->figures->watches_kept++;
   line->watches[line->n_watches++] = *what;
   last_rev = last_change_rev(wd, peer, what);
-  if (last_rev > rev && rng_chance(&wd->dice, 500)) { /* delivered already */
+  /* In half of the cases the kept watch has already delivered the last change. */
+  if (last_rev > rev && rng_chance(&wd->dice, 500)) {
     watch_message message = {.entry = what->entry, .watch = what->id};
     message.event.kind = EL_ENTRY_ON_WATCH_CREATED;
     message.event.rev = last_rev;
