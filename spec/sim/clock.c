@@ -1,9 +1,9 @@
-/* sim clock: a peer's own clock. */
+/* sim clock: the clock of a peer. */
 #include "clock.h"
 
 enum { MILLION = 1000000 };
 
-/* |n| / MILLION, rounded down. */
+/* Returns |n| / MILLION, rounded down. */
 static int64_t of_million(int64_t n) { return n / MILLION - (n % MILLION < 0); }
 
 int64_t clock_now(const world *wd, int peer) {

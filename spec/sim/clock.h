@@ -1,5 +1,5 @@
-/* sim clock: a peer's own clock, the only one that it knows. It has an offset and a rate of its own
- * against the clock of the store, which is the world's. */
+/* sim clock: the clock of a peer. A peer knows no other clock. This clock differs by an offset and
+ * by its rate from the world's clock, which the store uses. */
 #ifndef SIM_CLOCK_H
 #define SIM_CLOCK_H
 
@@ -8,7 +8,8 @@
 /* Returns the time of the clock of |peer|. */
 int64_t clock_now(const world *wd, int peer);
 
-/* Returns the world's time at which it shows |shown_ms|; 0 for 0. */
+/* Returns the time of the world's clock at which the clock of |peer| shows |shown_ms|. Returns 0 if
+ * |shown_ms| is 0. */
 int64_t clock_when(const world *wd, int peer, int64_t shown_ms);
 
 #endif

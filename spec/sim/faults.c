@@ -39,10 +39,11 @@ static void draw_latency(faults *fl, rng *dice) {
   }
 }
 
-/* Clock rates differ by up to 1 %, more than those of real machines; with short leases and faults,
- * by nearly the whole margin. */
+/* Draws the clocks of the peers. Their rates differ from the world's clock by up to 1 %, which is
+ * more than on real machines. In a history with faults and a TTL of at most 10 s they differ by up
+ * to 8 %, nearly the whole margin. */
 static void draw_clocks(faults *fl, rng *dice, int64_t ttl_ms) {
-  static const int64_t apart[] = {0, 1000, 10000, 80000}; /* of a million */
+  static const int64_t apart[] = {0, 1000, 10000, 80000}; /* in millionths */
   bool is_sound = fl->calm || ttl_ms > 10000;
   int64_t most = apart[rng_between(dice, 0, is_sound ? 2 : 3)];
   for (int i = 0; i < PEERS_MAX; i++) {
@@ -61,7 +62,8 @@ static bool is_meddling(fault what) {
          what == FAULT_ADMIN_REVOKE;
 }
 
-/* |share|, per mille, of the kinds of faults happen in this history. */
+/* Draws which faults happen in this history. |share|: per mille of the kinds of faults. |strength|:
+ * per mille of the largest rate of a fault. */
 static void draw_faults(faults *fl, rng *dice, int share, int strength) {
   for (int i = 0; i < MEASURES; i++) {
     const measure *it = &measures[i];

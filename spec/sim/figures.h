@@ -39,22 +39,23 @@ typedef enum fault {
 typedef struct figures {
   int64_t histories, events, virtual_ms;
   int64_t batches, handed_off, retaken, contended, downgrades, several, repeats;
-  int64_t beside_other_n; /* permits granted while one with another n was
-                             held */
-  int64_t data_puts;      /* of user data in the form of an entry */
+  /* Permits that were granted while a permit of the same semaphore with another n was held. */
+  int64_t beside_other_n;
+  int64_t data_puts; /* puts of user data whose key looks like an entry */
   int64_t writes, writes_barred, writes_late, touches, watches_kept;
-  int64_t delayed; /* lost holds whose lock delay was not over at a
-                      grant */
+  /* Holds whose lock delay was not over when another caller was granted. */
+  int64_t delayed;
   int64_t requests, grants, releases, locked, timeouts, refused, keys_lost;
-  int64_t holders_named; /* by reads of waiters */
+  int64_t holders_named; /* answers to waiters that named the holder */
   int64_t losses[FIGURE_LOSSES];
   int64_t faults[FAULTS];
-  int64_t margin_min_ms; /* from the hold deadline to the true end of the
-                            lease */
+  /* Shortest time from a hold deadline to the end of the lease, less the lock delay. */
+  int64_t margin_min_ms;
   int64_t margin_max_ms;
-  int64_t overlap_ms; /* of two holds of one name, without an admin */
+  /* Longest overlap of two holds that exclude each other, if no admin interfered. */
+  int64_t overlap_ms;
   int64_t sabotaged_overlap_ms;
-  int64_t keepalives_per_s; /* the most that one peer has sent */
+  int64_t keepalives_per_s; /* most keepalives of one session in a second */
 } figures;
 
 void figures_init(figures *all);

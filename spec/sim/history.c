@@ -1,4 +1,5 @@
-/* sim history: one history, from the first request until nothing is left. */
+/* sim history: one history, from the first acquisition until all work is over and no key is
+ * left. */
 #include "history.h"
 
 #include "caller.h"
@@ -21,7 +22,7 @@ static void on_change(void *arg, const change *what) {
   stream_on_change(wd, what);
 }
 
-/* |share|, per mille, of the peers have a lock delay. */
+/* Draws the lock delay of |pr|. |share|, per mille, of the peers have one. */
 static void draw_delay(world *wd, sim_peer *pr, int share) {
   static const int64_t delays[] = {1, 1000, 4000, 15000};
   if (!rng_chance(&wd->dice, share)) return;
@@ -65,7 +66,7 @@ static void fill(world *wd) {
 
 /* ---- the end ---- */
 
-/* A peer whose key would linger for long is closed. */
+/* Closes each peer with a key that may linger for more than LONG_MS, so that the history ends. */
 static void close_lingering(world *wd) {
   enum { LONG_MS = 20000 };
   if (wd->waits_out || wd->now_ms <= wd->quiet_from_ms) return;
@@ -96,7 +97,7 @@ static void look(world *wd, const world_event *ev) {
   checks_prompt_losses(wd);
   if (checks_is_clean(wd) && wd->flying == 0 &&
       wd->now_ms > wd->quiet_from_ms) {
-    wd->n_heap = 0; /* it is over */
+    wd->n_heap = 0; /* the history is over */
   } else if (wd->now_ms > wd->calm_from_ms + patience_ms + 6 * wd->lease_ms) {
     checks_report_unfinished(wd);
   } else {

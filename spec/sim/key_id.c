@@ -1,9 +1,9 @@
-/* sim key_id: numbers for the keys that one lease can have in the queues. */
+/* sim key_id: numbers that identify the keys of one lease. */
 #include "key_id.h"
 
 #include "protocol/conflict_matrix.h"
 
-/* Takes the |nth| of the names that are not |taken|. */
+/* Returns the |nth| name, from 0, that is not in the set |*taken|, and adds it to the set. */
 static int take_name(unsigned *taken, int nth) {
   int name = 0;
   for (;; name++) {

@@ -8,8 +8,8 @@
 #include "trouble.h"
 
 enum {
-  /* Usually etcd applies a request within this time. A proxy before it may hold the request back
-   * for longer (NET_WAY_MAX_MS), and so may a partition. */
+  /* A late request is usually applied within APPLY_MAX_MS. A proxy in front of etcd may hold the
+   * request back for longer, up to NET_WAY_MAX_MS; so may a partition. */
   APPLY_MAX_MS = 7000,
   ANSWER_MAX_MS = 30000
 };
@@ -20,7 +20,8 @@ static int64_t latency(world *wd) {
 
 /* ---- the store's side ---- */
 
-/* An answer after the timeout is delivered, too. */
+/* Returns the latency of an answer. It may be longer than the timeout of the call: late answers are
+ * delivered, too. */
 static int64_t answer_latency(world *wd) {
   return latency(wd) + (world_chance(wd, FAULT_ANSWER_LATE)
                             ? rng_between(&wd->dice, 1, ANSWER_MAX_MS)
@@ -103,7 +104,8 @@ static void arrive_no_more(world *wd, const world_event *ev) {
   (void)ev;
 }
 
-/* Removes the requests of the batch of |first| from the queue. */
+/* Fills |all| with |first| and with the other requests of its batch, which it removes from the
+ * event queue. Returns the number of these requests. */
 static int gather(world *wd, const world_event *first, world_event *all) {
   int n = 0;
   all[n++] = *first;
@@ -188,8 +190,9 @@ static bool can_outgrow_space(const call *what) {
            what->ask.request == EL_REQUEST_ENQUEUE));
 }
 
-/* No message passes, but a request that was sent may be applied after the partition; or the
- * connection is refused at once. */
+/* Sends a request during a partition, with one of three results at random. The connection is
+ * refused at once; or the request is applied after the partition, without an answer; or it is
+ * lost. */
 static void send_into_partition(world *wd, trip go, int64_t until_ms) {
   int64_t draw = rng_between(&wd->dice, 0, 9);
   if (draw < 3) {
@@ -248,7 +251,8 @@ static bool puts_key(const call *what) {
          what->ask.request == EL_REQUEST_ENQUEUE;
 }
 
-/* Tells whether |with|, or a request of its batch, puts a key into the same queue. */
+/* Tells whether |what| and |with|, or |what| and another request of the batch of |with|, put a key
+ * into the same queue. */
 static bool has_same_queue(const world *wd, const call *what,
                            const world_event *with) {
   for (int i = 0; i < wd->n_heap; i++) {
@@ -263,7 +267,7 @@ static bool has_same_queue(const world *wd, const call *what,
   return false;
 }
 
-/* Lets |go| join the batch of another request, at random. */
+/* Lets |go| join the batch of another request, at random. Returns false if it does not join one. */
 static bool join(world *wd, trip go) {
   world_event *with;
   uint32_t batch;
@@ -303,7 +307,8 @@ void net_send(world *wd, const call *what, event_run on_reply) {
 
 /* ---- the keepalive stream ---- */
 
-/* A deposed leader renews the leases that it knew, and knows no newer ones. */
+/* Answers a keepalive as a deposed leader does. It renews the leases that were granted before it
+ * was deposed, and does not know newer ones. */
 static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
   const condition *cond = &wd->faults.peers[what->peer];
   const lease *ls = store_find_lease(&wd->store, what->lease);

@@ -5,14 +5,17 @@
 #include "message.h"
 #include "world.h"
 
-/* The longest time until the store applies a request. */
+/* The longest time in milliseconds until the store applies a request, unless a partition delays
+ * it. */
 enum { NET_WAY_MAX_MS = 45000 };
 
-/* Sends |what|. |on_reply| runs at the peer with ev->call and ev->reply, at least once: with the
- * answer, an error or a timeout. The receiver ignores a second reply to one call. */
+/* Sends |what|. |on_reply| runs at the peer with the call in ev->call, and with the answer, an
+ * error or a timeout in ev->reply. It runs at least once. If it runs again for the same call, the
+ * receiver ignores that. */
 void net_send(world *wd, const call *what, event_run on_reply);
 
-/* The same for the keepalive stream, which has no timeouts. */
+/* Sends |what| on the keepalive stream. |on_reply| runs only if an answer comes or the stream
+ * breaks, because the stream has no timeouts. */
 void net_keep_alive(world *wd, const call *what, event_run on_reply);
 
 #endif

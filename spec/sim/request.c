@@ -1,4 +1,5 @@
-/* sim request: applies our requests to the store, by the real transactions. */
+/* sim request: applies the requests of peers to the store, by the transactions of the real
+ * client. */
 #include "request.h"
 
 #include <assert.h>
@@ -20,7 +21,8 @@ static void keep_alive(store *st, const call *what, int64_t now_ms,
   }
 }
 
-/* A member that believes itself the leader answers this. Other keys on the lease are user data. */
+/* Lists the entries on the lease of |what| as of |rev|. In etcd, a member that believes itself the
+ * leader answers an audit. Keys on the lease that are no entries are user data. */
 static void audit(store *st, const call *what, int64_t rev, reply *out) {
   view at = store_view(st, rev);
   for (int i = 0; i < at.n; i++) {
@@ -42,7 +44,7 @@ static void init_keys(el_keys *keys, const call *what) {
                &queue_key);
 }
 
-/* A transaction with the memory that it points to. */
+/* A transaction, and the memory to which it points. */
 typedef struct sheet {
   el_keys keys;
   el_lock_txn built;
@@ -85,7 +87,7 @@ static void build_write(const call *what, sheet *on) {
                             (size_t)n);
 }
 
-/* Builds the transaction of |what|, which must not be moved. */
+/* Builds the transaction of |what| in |on|, which must not be moved afterwards. */
 static void build(const call *what, sheet *on) {
   el_guard caller = writer_of(what, on);
   init_keys(&on->keys, what);
@@ -119,8 +121,8 @@ bool request_is_local(const call *what) {
   return is_local;
 }
 
-/* Tells whether an older key than that of |rev| is in the queue of |name|, of the permits if
- * |of_permits|. */
+/* Tells whether the queue of |name| had an entry older than |rev| at the revision |at_rev|.
+ * |of_permits|: looks at permits only; otherwise at all other entries. */
 static bool has_older(store *st, int64_t at_rev, int name, bool of_permits,
                       int64_t rev) {
   view at = store_view(st, at_rev);
@@ -135,8 +137,8 @@ static bool has_older(store *st, int64_t at_rev, int name, bool of_permits,
   return false;
 }
 
-/* Checks the key that the answer names as the holder: nothing in its queue may be older. In the model
- * the value of a key is the key itself. */
+/* Checks the key that the answer names as the holder: no key of its queue may be older. In the
+ * model the value of a key is the key itself. */
 static void check_holder(store *st, const call *what, const sheet *on,
                          const el_txn_answer *answer, reply *out) {
   el_bytes value = el_lock_txn_holder_value(&on->keys, &what->ask, answer);
@@ -170,12 +172,14 @@ static void conclude(store *st, const call *what, const sheet *on,
   el_lock_txn_read(&on->keys, &what->ask, &result->answer, &out->event);
   check_holder(st, what, on, &result->answer, out);
   out->lease_gone = result->answer.err.is_lease_gone;
-  if (out->lease_gone) { /* as the entry driver handles it */
+  if (out->lease_gone) { /* the entry driver does the same */
     out->event.outcome.is_retriable = true;
   }
 }
 
-/* Applies it: built and read by protocol/lock_txn.c. */
+/* Applies the transaction of |what| and fills |out|. protocol/lock_txn.c builds the transaction and
+ * reads its answer. If |old_rev| is not NULL, the transaction only reads, as of the revision
+ * |*old_rev|. */
 static void run_txn(store *st, const call *what, const int64_t *old_rev,
                     reply *out) {
   static txn_result result; /* large */
@@ -190,8 +194,8 @@ static void run_txn(store *st, const call *what, const int64_t *old_rev,
   el_keys_destroy(&on.keys);
 }
 
-/* etcd evaluates all compares before it applies any operation, and refuses all if one cannot be
- * applied. */
+/* etcd evaluates all compares of a batch before it applies any operation. If one operation cannot
+ * be applied, etcd applies none. */
 bool request_apply_batch(store *st, const call *const *calls, int n,
                          reply *out) {
   static txn_result results[REQUEST_BATCH_MAX]; /* large */

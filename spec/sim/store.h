@@ -1,8 +1,8 @@
 /* sim store: the state of etcd, as known to its quorum.
  *
- * Keys with their revisions and leases, and every change since the beginning, so that a member that
- * lags can answer from an old state. Messages, members and faults are elsewhere.
- */
+ * The store holds the keys with their revisions and leases. It also keeps every change since the
+ * history began, so that a member that lags can answer from an old state. Messages, members and
+ * faults are in other files. */
 #ifndef SIM_STORE_H
 #define SIM_STORE_H
 
@@ -11,25 +11,27 @@
 
 #include "key_id.h"
 
-/* A key below "name/". |owner| is the lease ID in the key; 0 or less: the key belongs to another
- * lock, "name/...". */
+/* A key below "name/". |owner| is the lease ID in the key, or for a marker the create_revision in
+ * the key. If |owner| is 0 or less, the key belongs to another lock, whose name begins with
+ * "name/". */
 typedef struct key {
   int key_id; /* key_id.h */
   int64_t owner;
   int64_t create_rev; /* 0: there is no such key at the moment */
   int64_t mod_rev;
-  int64_t lease;         /* the key is attached to; 0: none */
-  int64_t sabotaged_rev; /* create_rev of the last key that an admin changed */
-  int64_t sabotaged_ms;  /* ... and when */
+  int64_t lease; /* lease to which the key is attached; 0: none */
+  /* create_rev that the key had when an admin last changed it */
+  int64_t sabotaged_rev;
+  int64_t sabotaged_ms; /* when the admin changed it */
 } key;
 
-/* At most so many keys of other locks are below each name. */
+/* The largest number of keys of other locks below one name. */
 enum { NESTED_MAX = 3 };
 
 static inline bool key_is_nested(const key *it) { return it->owner <= 0; }
 
-/* So many lease IDs, from 1, are never granted: they are in keys of user data that have the form of
- * entries. */
+/* The number of lease IDs, from 1, that are never granted. They occur in keys of user data that
+ * have the form of entries. */
 enum { DATA_LEASES = 2 };
 
 static inline bool key_is_data(const key *it) {
@@ -52,9 +54,9 @@ static inline bool key_is_detached(const key *it) {
 typedef struct lease {
   int64_t ttl_ms;
   int64_t granted_at; /* 0: not yet */
-  int64_t expires_at; /* the store may end it from then on */
+  int64_t expires_at; /* from this time on the store may end it */
   bool alive;
-  bool sabotaged; /* ended by an admin */
+  bool sabotaged; /* an admin has revoked it */
   int late_ms;    /* how long after expires_at the store notices */
 } lease;
 
@@ -70,12 +72,12 @@ typedef void (*store_changed)(void *arg, const change *what);
 
 struct store {
   int64_t rev;
-  bool in_batch; /* all writes now have one revision */
-  bool is_begun; /* which is taken already */
+  bool in_batch; /* until store_end_batch all writes get one revision */
+  bool is_begun; /* the batch has written, so its revision is in use */
   uint64_t term;
   key *keys;
   int n_keys, room_keys;
-  uint32_t data[DATA_MAX]; /* written by holders */
+  uint32_t data[DATA_MAX]; /* the values that holders have written */
   change *changes;
   int n_changes, room_changes;
   lease *leases;
@@ -101,19 +103,20 @@ void store_destroy(store *st);
 /* Returns an unused lease ID. */
 int64_t store_new_id(store *st);
 
-/* Returns NULL if |id| was never used. */
+/* Returns the lease |id|; NULL if this ID was never given out. */
 lease *store_find_lease(const store *st, int64_t id);
 
 void store_grant(store *st, int64_t id, int64_t ttl_ms, int64_t now_ms,
                  int late_ms);
 
-/* Ends the lease and deletes its keys. False: it was not alive. */
+/* Ends the lease and deletes its keys. Returns false if the lease was not alive. */
 bool store_revoke(store *st, int64_t id);
 
-/* Elects a new leader: a new term, and each lease has its full TTL again. */
+/* Elects a new leader: the term and the revision grow, and each live lease gets its full TTL
+ * again. */
 void store_elect(store *st, int64_t now_ms);
 
-/* Returns the key, whether it exists at the moment or not; NULL: it never did. */
+/* Returns the key, even if it is deleted; NULL if it never existed. */
 const key *store_find(const store *st, int key_id, int64_t owner);
 
 /* Returns the create_revision of the key; 0: it does not exist. */
@@ -127,16 +130,16 @@ void store_end_batch(store *st);
 /* Creates the key, or attaches it to another lease. */
 void store_put(store *st, int key_id, int64_t owner, int64_t lease_id);
 
-/* Gives the key, which exists, another mod_revision. */
+/* Puts the key, which exists, again, so that it gets a new mod_revision. */
 void store_touch(store *st, int key_id, int64_t owner);
 
-/* Writes a datum of a holder, which is no key of a lock. */
+/* Writes |value| to |datum|, which is no key of a lock. */
 void store_write(store *st, int datum, uint32_t value);
 
-/* Deletes the key, as an admin. False: it did not exist. */
+/* Deletes the key, as an admin does. Returns false if the key did not exist. */
 bool store_delete(store *st, int key_id, int64_t owner);
 
-/* Deletes the key, as its client. False: it did not exist. */
+/* Deletes the key, as its client does. Returns false if the key did not exist. */
 bool store_release(store *st, int key_id, int64_t owner);
 
 /* Tells whether the key of this create_revision was an entry until its client deleted it. */

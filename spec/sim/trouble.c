@@ -16,7 +16,7 @@ static int64_t pick_length(world *wd) {
 
 /* ---- the network and the cluster ---- */
 
-/* The peer has detected the partition. */
+/* The peer has noticed that the store is unreachable: all its waits fail. */
 static void give_up(world *wd, const world_event *ev) {
   if (wd->calm_from_ms != 0 || wd->peers[ev->peer].closed) return;
   world_count(wd, FAULT_AWAY);
@@ -50,7 +50,7 @@ static void elect(world *wd, const world_event *ev) {
   world_trace(wd, "store: term %d", (int)wd->store.term);
 }
 
-/* A new leader is elected, and some peers stay with the old one, which was paused and goes on
+/* Elects a new leader. Some peers stay connected to the old leader, which was paused and goes on
  * answering (etcd issue 15247). */
 static void depose(world *wd, const world_event *ev) {
   int first = pick_peer(wd), n = (int)rng_between(&wd->dice, 1, 2);
@@ -73,8 +73,8 @@ static void depose(world *wd, const world_event *ev) {
   world_trace(wd, "store: term %d", (int)wd->store.term);
 }
 
-/* A member that is busy, or badly connected, applies everything late, and answers watches and
- * serializable reads from that state. */
+/* Connects a peer to a member that is busy or badly connected. This member applies all changes
+ * late, and answers watches and serializable reads from its old state. */
 static void lag(world *wd, const world_event *ev) {
   int peer = pick_peer(wd);
   condition *cond = &wd->faults.peers[peer];
@@ -163,7 +163,8 @@ static bool is_running(const world *wd, int peer) {
          wd->faults.peers[peer].stopped_until <= wd->now_ms;
 }
 
-/* The holder of the key has a write in flight. */
+/* Makes the holder of the key |it| write, so that a write is in flight when an admin deletes the
+ * key. */
 static void write_meanwhile(world *wd, const key *it) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *caller = &wd->callers[i];
@@ -232,7 +233,7 @@ void trouble_strike_last(world *wd) {
   *chance = was;
 }
 
-/* Draws the lease of user data: none, or that of some client. */
+/* Draws a lease for user data: a live lease other than |but|, or 0 for none. */
 static int64_t pick_lease(world *wd, int64_t but) {
   store *st = &wd->store;
   int64_t id = rng_between(&wd->dice, 1, st->n_leases);
@@ -275,7 +276,8 @@ void trouble_clean_up(world *wd) {
   }
 }
 
-/* Keys of another lock below these names: they block nothing. */
+/* Puts or deletes a key of another lock whose name begins with "name/". Such a key blocks
+ * nothing. */
 static void meddle_nested(world *wd, const world_event *ev) {
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
   int key_id = key_id_make(name, EL_MODE_LOCK, 0);
@@ -286,7 +288,7 @@ static void meddle_nested(world *wd, const world_event *ev) {
   }
 }
 
-/* Draws the key in the queue of |name| whose form user data has. */
+/* Draws a key_id of the queue of |name|, whose form user data is to have. */
 static int pick_data(world *wd, int name) {
   static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_READ, EL_MODE_WRITE,
                                   EL_MODE_PERMIT, EL_MODE_MULTI};
@@ -335,7 +337,7 @@ static const struct {
     {FAULT_ADMIN_REVOKE, revoke_lease, false},
 };
 
-/* Only in some histories. */
+/* Schedules |run| |times| times until |end_ms|, in 4 of 10 histories. */
 static void plan_often(world *wd, int64_t end_ms, int times, event_run run) {
   if (!rng_chance(&wd->dice, 400)) return;
   for (int i = 0; i < times; i++) {

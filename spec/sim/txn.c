@@ -24,7 +24,7 @@ size_t txn_name(char *to, int key_id) {
   return len;
 }
 
-/* Written by hand: printf would take most of the time of a history. */
+/* Appends |text| without printf, which would take most of the time of a history. */
 static size_t put_text(char *to, const char *text) {
   size_t len = strlen(text);
   memcpy(to, text, len);
@@ -75,8 +75,8 @@ static bool is_in(el_bytes text, el_bytes from, el_bytes to) {
   return compare_bytes(text, from) >= 0 && compare_bytes(text, to) < 0;
 }
 
-/* Tells whether the key exists, below the name with which |from| begins. No range has keys of
- * several names, and to write all keys as text takes time. */
+/* Tells whether |it| exists and is below the name with which |from| begins. A range has keys of one
+ * name only. This test saves time, because the other keys need not be written as text. */
 static bool may_be_in(const key *it, el_bytes from) {
   return it->create_rev != 0 &&
          from.data[sizeof "lock" - 1] - '0' == key_id_name(it->key_id);
@@ -95,7 +95,8 @@ static el_mode mode_of(const char *rest) {
   return found;
 }
 
-/* Parses |text|, a key of ours: its key_id, and its lease or, for a marker, create_revision. */
+/* Parses |text|, the key of an entry or of a marker. Sets |*key_id|. Sets |*owner| to the lease in
+ * the key, or for a marker to the create_revision in the key. */
 static void parse(el_bytes text, int *key_id, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
@@ -145,7 +146,8 @@ static bool fits(const el_compare *compare, int64_t create_rev, int64_t mod_rev,
   }
 }
 
-/* Must hold for each key in the range; an empty range compares as revision 0. */
+/* Tells whether |compare| holds for each key in its range. An empty range compares as revision
+ * 0. */
 static bool holds(const view *at, const el_compare *compare) {
   char text[TXN_TEXT_MAX];
   bool empty = true;

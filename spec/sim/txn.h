@@ -1,5 +1,5 @@
-/* sim txn: applies transactions to the store of the model, as etcd's apply.go does. They are the
- * ones that are sent to a real etcd. */
+/* sim txn: applies transactions to the store as etcd's apply.go does. The transactions are those
+ * that the client sends to a real etcd. */
 #ifndef SIM_TXN_H
 #define SIM_TXN_H
 
@@ -9,7 +9,7 @@
 
 enum { TXN_OPS_MAX = 2 * NAMES_MAX + 1, TXN_KEYS_MAX = 128, TXN_TEXT_MAX = 40 };
 
-/* An answer with the memory that it points into. */
+/* An answer, and the memory to which it points. */
 typedef struct txn_result {
   el_txn_answer answer;
   el_op_result results[TXN_OPS_MAX];
@@ -28,14 +28,15 @@ size_t txn_datum(char *to, int datum);
 /* Tells whether the compares of |txn| hold. */
 bool txn_judge(store *st, const el_txn *txn);
 
-/* Tells whether the operations that |succeeded| selects can be applied. */
+/* Tells whether the operations of |txn| that |succeeded| selects can be applied. */
 bool txn_is_sound(const store *st, const el_txn *txn, bool succeeded);
 
-/* Applies them. |out| must not be moved afterwards. The caller sets its revision: that of the store
- * after all operations. */
+/* Applies the operations of |txn| that |succeeded| selects. |out| must not be moved afterwards. The
+ * caller sets out->answer.rev to the revision of the store after all operations. */
 void txn_run(store *st, const el_txn *txn, bool succeeded, txn_result *out);
 
-/* Does all three. */
+/* Evaluates the compares of |txn| and applies the selected operations. If these cannot be applied,
+ * |out| contains an error. */
 void txn_apply(store *st, const el_txn *txn, txn_result *out);
 
 /* Answers |txn|, which only reads, from the store's state as of |rev|. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { START_MS = 1000 /* so that no time is 0 */ };
+enum { START_MS = 1000 /* 0 stands for "no time" in many fields */ };
 
 /* ---- the queue: a binary heap of indexes into a pool ---- */
 
@@ -115,7 +115,8 @@ world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
   return ev;
 }
 
-/* A stopped peer finds all its events when it continues, and handles them in any order. */
+/* Tells whether the event |index| was put off, because its peer is stopped. A stopped peer gets all
+ * its events when it continues, in a random order. */
 static bool is_put_off(world *wd, int index) {
   world_event *ev = &wd->pool[index];
   const condition *cond;
@@ -135,7 +136,8 @@ bool world_next(world *wd) {
   if (wd->n_heap == 0) return false;
   index = take_first(wd);
   if (is_put_off(wd, index)) return true;
-  ev = wd->pool[index]; /* the pool may move, and its memory be used again */
+  /* a copy, because the pool may move and its memory may be used again */
+  ev = wd->pool[index];
   wd->unused[wd->n_unused++] = index;
   wd->now_ms = ev.at_ms;
   wd->n_events++;

@@ -1,5 +1,5 @@
-/* sim world: virtual time. All future events are in one queue; the earliest runs next, and nothing
- * else moves the clock. */
+/* sim world: virtual time. All future events are in one queue. The earliest event runs next and
+ * sets the clock to its time. Nothing else moves the clock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -21,12 +21,13 @@ typedef void (*event_run)(world *wd, const world_event *ev);
 
 struct world_event {
   int64_t at_ms;
-  uint64_t order; /* among events of one millisecond */
+  uint64_t order; /* decides which event of one millisecond runs first */
   event_run run;
-  event_run then; /* run by the answer */
+  event_run then; /* what the answer to |call| runs */
   int peer;       /* which peer runs it; NONE: the store */
   int subject;    /* the caller or the lease that it concerns */
-  /* generation of its subject when it was posted; if that has changed since, the event is void */
+  /* Generation of the subject when the event was posted. If the generation has changed since, the
+   * subject ignores the event. */
   uint32_t generation;
   call call;
   reply reply;
@@ -40,22 +41,24 @@ enum { MODES = EL_MODE_MULTI + 1 };
 
 /* What the checks remember of one name, for each mode. */
 typedef struct name_record {
-  int64_t last_written;         /* token of the latest write */
-  int64_t last_token[MODES];    /* of the latest grant */
-  int64_t unblocked_ms[MODES];  /* when its oldest blocking key went */
-  int64_t free_since_ms[MODES]; /* when its last one went; 0: there is one */
+  int64_t last_written;        /* token of the latest write */
+  int64_t last_token[MODES];   /* largest token that was granted */
+  int64_t unblocked_ms[MODES]; /* since when a key of this mode may hold */
+  /* since when no key blocks this mode; 0: one does */
+  int64_t free_since_ms[MODES];
 } name_record;
 
 enum { WRITES_MAX = 2000 };
 
 /* What the checks remember of the writes of holders. */
 typedef struct write_record {
-  uint32_t n;                     /* number of writes; they are numbered from
-                                     1 */
-  uint32_t last[DATA_MAX];        /* the latest that was applied */
-  int64_t last_rev[DATA_MAX];     /* its token ... */
-  uint32_t last_of_rev[DATA_MAX]; /* ... and the latest write of that token */
-  bool refused[WRITES_MAX];       /* reported as never applied */
+  uint32_t n; /* number of writes; they have the numbers 1 to |n| */
+  uint32_t last[DATA_MAX];    /* number of the latest write that was applied */
+  int64_t last_rev[DATA_MAX]; /* token of the write that was applied last */
+  /* number of the latest write with that token */
+  uint32_t last_of_rev[DATA_MAX];
+  /* by number: the write was reported as never applied */
+  bool refused[WRITES_MAX];
 } write_record;
 
 struct world {
@@ -63,7 +66,7 @@ struct world {
   rng dice;
   int64_t now_ms;
   int64_t ttl_ms;
-  int64_t lease_ms; /* the TTL, and the longest delay of a peer */
+  int64_t lease_ms; /* the TTL plus the longest lock delay of a peer */
   int n_peers, n_names, n_callers;
   enum {
     KINDS_LOCK,
@@ -78,11 +81,11 @@ struct world {
   name_record names[NAMES_MAX];
   write_record writes;
   int writing;           /* per mille of holders that write */
-  int64_t calm_from_ms;  /* no faults from then on; 0: not yet */
-  int64_t quiet_from_ms; /* and their effects are over */
-  int flying;            /* requests that may still be applied */
-  uint32_t last_id;      /* of a call, a watch */
-  int64_t n_joined;      /* acquisitions of all callers */
+  int64_t calm_from_ms;  /* from this time on there are no faults; 0: not yet */
+  int64_t quiet_from_ms; /* from this time on their effects are over */
+  int flying;            /* number of requests that may still be applied */
+  uint32_t last_id;      /* ID that was given out last, to a call or a watch */
+  int64_t n_joined;      /* number of acquisitions that have begun */
   bool waits_out;        /* at the end, waits for keys that linger for long */
 
   world_event *pool;
@@ -102,11 +105,12 @@ void world_reset(world *wd, uint64_t seed);
 
 void world_destroy(world *wd);
 
-/* An event at |at_ms|, to be filled further by the caller at once. Events of a peer at one
- * millisecond come in any order, those of NONE as posted. */
+/* Posts an event that calls |run| at |at_ms|, and returns it. The caller fills in the other fields
+ * at once. Events of a peer in one millisecond run in a random order; those of NONE in the order in
+ * which they were posted. */
 world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run);
 
-/* Runs the next event; false if there is none. */
+/* Runs the next event. Returns false if there is none. */
 bool world_next(world *wd);
 
 uint32_t world_new_id(world *wd);
@@ -121,7 +125,8 @@ bool world_chance(world *wd, fault what);
 void world_trace(const world *wd, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The history has failed: |invariant| is violated. The first violation is kept. */
+/* Records that the history has failed, because |invariant| is violated. Later violations are
+ * ignored. */
 void world_violate(world *wd, const char *invariant, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
