@@ -15,11 +15,11 @@ for _, name in ipairs(plan.LOCKS) do NAMES[#NAMES + 1] = name end
 
 local random, client
 
--- Returns what faults.take needs to know of |entry|.
+-- Returns the marks with which faults.take records that an administrator takes |entry|.
 local function marks_of(entry)
   local marks = { "token " .. entry.token }
   if not entry.client then return marks end
-  -- A multi-lock loses all its names.
+  -- If the entry belongs to a multi-lock, its client loses all names of that lock.
   for _, name in ipairs(NAMES) do marks[#marks + 1] = entry.client .. "/" .. name end
   for name in pairs(plan.PERMITS) do marks[#marks + 1] = entry.client .. "/" .. name end
   return marks

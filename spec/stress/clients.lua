@@ -1,4 +1,6 @@
--- The clients of the stress program: each behind a proxy of its own in front of every member.
+-- The clients of the stress program, each behind a proxy of its own in front of every member. A
+-- place, 1 to plan.CLIENTS, is a proxy with its current client: the proxy stays for the whole run,
+-- and the client is replaced at times.
 
 local Swallow = require "spec.support.servers.swallow"
 local etcdlock = require "etcdlock"
@@ -9,19 +11,20 @@ local plan = require "spec.stress.plan"
 
 local M = {}
 
-local CLOSE_MAX = 0.5 -- seconds: a close that takes longer did not wait for etcd's answer
+local CLOSE_MAX = 0.5 -- seconds; a close that takes longer has given up waiting for etcd
 
 local Client = {}
 Client.__index = Client
 
--- The current client of each place.
+-- The current client of each place, by place.
 M.list = {}
 
 local proxies = {}
-local isolated = {} -- by place: until when its data is discarded
+local isolated = {} -- by place: the time until which its data is discarded
 
--- Returns a client of the place |i|, connected through its proxies. Fields: id, core (etcdlock's
--- client), election (of each name), semaphores (by name), is_closed, was_reached.
+-- Connects a client of the place |i| through its proxy and returns it. Fields: place, number (of
+-- the client among those of the place), id ("cPLACE.NUMBER"), core (etcdlock's client), semaphores
+-- (by name), is_closed, was_reached.
 local function connect(i, number)
   local proxy = proxies[i]
   local self = setmetatable({ place = i, id = ("c%d.%d"):format(i, number), number = number },
@@ -49,7 +52,7 @@ function M.start(etcd, random)
   end
 end
 
--- Closes |self|, which may block for a moment. Returns true if etcd has confirmed it.
+-- Closes |self|, which may block for a moment. Returns true if etcd has confirmed the close.
 function Client:close()
   self.is_closed = true
   local from = loop.now()
@@ -67,7 +70,7 @@ function M.renew(i)
   old:close()
 end
 
--- Closes all clients. Returns true if etcd has confirmed it for each.
+-- Closes all clients. Returns true if etcd has confirmed each close.
 function M.close_all()
   local confirmed = true
   for _, client in ipairs(M.list) do confirmed = client:close() and confirmed end

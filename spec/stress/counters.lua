@@ -1,5 +1,6 @@
--- A counter in etcd for each name, written only under holds that exclude others, by guarded writes.
--- It must never run backwards, lose an acknowledged increment, or change under another hold.
+-- Checks a counter in etcd for each lock name. Clients increment the counter by guarded writes,
+-- only under a hold that excludes others. The counter must never become smaller, must keep each
+-- acknowledged increment, and must not change under another hold.
 
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"
@@ -8,11 +9,11 @@ local plan = require "spec.stress.plan"
 
 local M = {}
 
--- What a guarded call may answer.
+-- The codes with which a guarded call may fail.
 local CODES = { lost = true, not_held = true, unavailable = true, closed = true }
 
--- Per name: largest is the largest value that was acknowledged or read; acknowledged and unknown
--- are numbers of increments.
+-- By name. largest: the largest value that was acknowledged or read. acknowledged: number of
+-- increments that etcd has acknowledged. unknown: number of increments of unknown outcome.
 local states = {}
 
 local function state_of(name)
@@ -29,7 +30,7 @@ local function suspect(name, text, ...)
   end
 end
 
--- Checks what a guarded call of |hold| has answered instead of a result.
+-- Checks the |message| and the |code| with which the guarded call |call| of |hold| has failed.
 function M.check_failure(hold, call, message, code)
   history.count(call .. " " .. tostring(code))
   holds.note(hold, "%s: %s (%s)", call, tostring(code), tostring(message))
@@ -55,7 +56,8 @@ function M.read(hold, lock, name)
   return value
 end
 
--- Reads the counter |name| twice under |hold|, with pause() in between: nobody may change it.
+-- Reads the counter |name| twice under |hold|, with pause() in between, and checks that no other
+-- client has changed it.
 function M.watch(hold, lock, name, pause)
   local first = M.read(hold, lock, name)
   if not first then return end
@@ -111,14 +113,15 @@ function M.increment(hold, lock)
   end
 end
 
--- Returns the largest values so far, for check_values.
+-- Returns the largest value of each counter so far, for check_values.
 function M.largest()
   local list = {}
   for name, state in pairs(states) do list[name] = state.largest end
   return list
 end
 
--- Checks the values |found| (by name) that etcd had after |before| was returned by M.largest.
+-- Checks the values |found| (by name), read from etcd: none may be smaller than in |before|, which
+-- M.largest returned before the read.
 function M.check_values(found, before)
   for name, value in pairs(before) do
     if (found[name] or 0) < value then
@@ -127,7 +130,8 @@ function M.check_values(found, before)
   end
 end
 
--- Checks the last values |found| of the counters.
+-- Checks the final values |found|: each must contain all acknowledged increments, and no more than
+-- these and the unknown ones.
 function M.check_end(found)
   for name, state in pairs(states) do
     local value = found[name] or 0

@@ -1,5 +1,5 @@
--- When faults happened, and what they excuse. Other parts report faults here, and ask whether
--- something that the checks found has such a cause.
+-- Records when faults happened, and decides what they excuse. Other files report faults to this
+-- one. When a check finds something wrong, it asks this file whether a fault may be the cause.
 
 local history = require "spec.stress.history"
 local loop = require "spec.stress.loop"
@@ -10,31 +10,31 @@ local M = {}
 local NEVER = -math.huge
 
 local last_fault, last_wake, last_leader_wake = NEVER, NEVER, NEVER
-local active = 0 -- faults that have begun and not ended
--- When an administrator took something: by token, by lease, and by client and name.
+local active = 0 -- number of faults that have begun and not ended
+-- mark = when an administrator took what the mark names (see M.take)
 local taken = {}
 
--- A fault that takes |seconds| begins now, or has just happened (0).
+-- Records that a fault begins now. M.finish records its end.
 function M.begin(text, ...)
   active = active + 1
   last_fault = loop.now()
   history.note("*", text, ...)
 end
 
--- The fault is over.
+-- Records that a fault has ended.
 function M.finish(text, ...)
   active = active - 1
   last_fault = loop.now()
   history.note("*", text, ...)
 end
 
--- etcd itself was slow, or has elected a leader.
+-- Records that etcd itself was slow or has elected a leader.
 function M.disturbed(text, ...)
   last_fault = loop.now()
   history.note("*", text, ...)
 end
 
--- A stopped member goes on; |has_led|: it was the leader.
+-- Records that a stopped member goes on. |has_led|: it may have been the leader.
 function M.woken(has_led)
   last_wake = loop.now()
   if has_led then last_leader_wake = loop.now() end
@@ -45,7 +45,8 @@ function M.calm()
   return active > 0 and 0 or loop.now() - last_fault
 end
 
--- An administrator takes what |marks| name: tokens, leases, and client .. "/" .. name.
+-- Records that an administrator takes what |marks| name: "token TOKEN", "lease LEASE", "client
+-- CLIENT", or CLIENT .. "/" .. NAME.
 function M.take(marks)
   for _, mark in ipairs(marks) do taken[mark] = loop.now() end
 end
@@ -58,12 +59,13 @@ local function taken_since(marks)
   return since
 end
 
--- Returns the seconds since the last leader that was stopped went on.
+-- Returns the seconds since a stopped member that may have been the leader last went on.
 local function awake()
   return loop.now() - last_leader_wake
 end
 
--- Returns true if etcd may have answered with old data (doc/production.md, Versions).
+-- Returns true if etcd may have answered with old data, because a stopped member went on a moment
+-- ago (doc/production.md, Versions).
 function M.may_be_stale()
   return loop.now() - last_wake < plan.WAKE_MAX
 end
@@ -73,15 +75,17 @@ local function marks_of(hold)
   return { "token " .. hold.token, "lease " .. hold.lease }
 end
 
--- Returns why |hold|, which is held, may no longer have its key; nil: there is no reason.
+-- Returns why |hold|, which its client still counts as held, may have lost its key in etcd. Returns
+-- nil if there is no reason.
 function M.overlap_excuse(hold)
   local bound = M.calm() > plan.TTL and plan.HEAR_MAX or plan.HEAR_MAX_IN_FAULTS
   if taken_since(marks_of(hold)) < bound then return "taken" end
   if awake() < plan.WAKE_MAX then return "woken" end
 end
 
--- Returns why |client| may have lost its hold or its wait of |name| for |reason|; nil: there is no
--- reason. |reason| as of lock:wait_lost, or nil if it is unknown.
+-- Returns why |client| may have lost its hold of |name|, or its wait for |name|. Returns nil if
+-- there is no reason. |reason| is that of lock:wait_lost, or nil if it is unknown. |hold| is nil
+-- for a wait.
 function M.loss_cause(client, name, reason, hold)
   local marks = { "client " .. client.id, client.id .. "/" .. name }
   for _, mark in ipairs(hold and marks_of(hold) or {}) do marks[#marks + 1] = mark end

@@ -1,4 +1,4 @@
--- The last events of each name, the figures of the run, and the violations.
+-- Keeps the last events of each name, the figures of the run, and the violations.
 
 local loop = require "spec.stress.loop"
 
@@ -16,7 +16,7 @@ local function stamp()
   return ("%9.3f"):format(loop.now() - started)
 end
 
--- Adds an event to the history of |name|; "*": of all names.
+-- Adds an event to the history of |name|. "*" stands for all names.
 function M.note(name, text, ...)
   local list = events[name]
   if not list then

@@ -1,4 +1,4 @@
--- The holds of all clients, and what must be true of them at every moment: exclusion, the number of
+-- Keeps the holds of all clients, and checks them at every moment: exclusion, the number of
 -- permits, the order of tokens, the end by max_hold, and a cause for each loss.
 
 local faults = require "spec.stress.faults"
@@ -9,8 +9,11 @@ local plan = require "spec.stress.plan"
 local M = {}
 
 local by_name = {} -- name = list of holds
-local highest = {} -- name = { writer, reader }: the largest tokens so far, with their clients
--- name = when a hold of it began or ended last: any hold, and one that excludes readers.
+-- name = { writer, reader, client }: the largest token of a writer and of a reader so far, and the
+-- client of the larger one
+local highest = {}
+-- name = when a hold of the name last began or ended. M.changed: any hold. M.changed_for_readers: a
+-- hold that excludes readers.
 M.changed, M.changed_for_readers = {}, {}
 
 local function touch(hold)
@@ -41,8 +44,9 @@ M.note = note
 
 -- ---- tokens -----------------------------------------------------------------
 
--- A writer's token is larger than all before it; those who hand a key on share one. A reader's is
--- larger than those of all earlier writers.
+-- Checks the token of |hold|. A writer's token must be larger than all earlier tokens, unless the
+-- same client has the earlier hold: after a handoff both holds have one token. A reader's token
+-- must be larger than those of all earlier writers.
 local function check_token(hold, name)
   local last = highest[name] or { writer = 0, reader = 0 }
   highest[name] = last
@@ -60,8 +64,8 @@ end
 
 -- ---- begin and end ------------------------------------------------------------
 
--- Adds |hold|: names, mode, client, owner, token, lease, max_hold, and lock, which is only referred
--- to weakly, so that a dropped handle is collected.
+-- Adds |hold|, with the fields names, mode, client, owner, token, lease, max_hold and lock. The
+-- reference to lock is weak, so that Lua collects a handle that its owner drops.
 function M.add(hold)
   hold.began, hold.granted_mode = loop.now(), hold.mode
   hold.ref = setmetatable({ hold.lock }, { __mode = "v" })
@@ -77,7 +81,7 @@ function M.add(hold)
   note(hold, "granted%s", is_held and "" or ", but not held any more")
 end
 
--- Forgets |hold|, which ends as |text| says. May be repeated.
+-- Forgets |hold|, because it has ended; |text| says how. May be repeated.
 function M.remove(hold, text)
   if hold.is_over then return end
   hold.is_over = true
@@ -91,14 +95,15 @@ function M.remove(hold, text)
   end
 end
 
--- |hold| counts as a reader's from now on.
+-- Counts |hold|, a write hold, as a read hold from now on.
 function M.downgrade(hold)
   hold.mode = "read"
   touch(hold)
   note(hold, "downgrades")
 end
 
--- A hold that is not held any more although nobody has released it.
+-- Handles |hold|, which is not held any more although its owner has not released it: |code| must
+-- have a cause.
 local function check_loss(hold, lock, code)
   if code == "closed" and hold.client.is_closed then
     return M.remove(hold, "closed")
@@ -135,14 +140,14 @@ end
 local function check_max_hold(hold)
   local limit = hold.max_hold and hold.max_hold + 0.01
   if limit and not hold.is_too_long and loop.now() - hold.began > limit and is_held(hold) then
-    -- The time may have passed since the look at the clock.
+    -- A hold is reported only once.
     hold.is_too_long = true
     history.violation(hold.names[1], "%s: held for %.3f s, max_hold is %.3f", M.describe(hold),
       loop.now() - hold.began, hold.max_hold)
   end
 end
 
--- |one| and |other| were held at the same moment.
+-- Reports that |one| and |other| were held at the same moment, unless a fault excuses it.
 local function report_overlap(name, one, other)
   local excuse = faults.overlap_excuse(one) or faults.overlap_excuse(other)
   if one.overlaps ~= other then
@@ -156,9 +161,9 @@ local function report_overlap(name, one, other)
   end
 end
 
--- Every hold of |held| was held when the list was made, and a hold that has ended does not begin
--- again. So if the first hold of a pair is held after a look at the second one, which was held,
--- both were held at the time of that look.
+-- Reports each pair of holds of |held| that were held at the same moment and exclude each other. A
+-- hold that has ended does not begin again. So if |one| is held after a look at |other|, and
+-- |other| was held at that look, then both were held at the time of that look.
 local function check_exclusion(name, held)
   for i, one in ipairs(held) do
     for j = i + 1, #held do
@@ -201,14 +206,14 @@ local function check(name, list)
   end
 end
 
--- Checks all holds; for each tick.
+-- Checks all holds. Called at each tick.
 function M.check()
   for name, list in pairs(by_name) do check(name, list) end
 end
 
 -- ---- what others ask -----------------------------------------------------------
 
--- Returns the holds of |name|, those of dropped handles included.
+-- Returns the holds of |name|, including those whose handles were dropped.
 function M.of(name)
   return list_of(name)
 end

@@ -1,7 +1,7 @@
--- Stress test: `hostile.lua SECONDS SEED`. Clients use locks of all modes on a real etcd whose
--- messages a scripted server changes at random. No promise holds then but these: the process lives,
--- each call returns in its time, with a result or nil, message, code, and each message is one line.
--- Prints one line of figures; exits with 1 if a promise was broken.
+-- Stress test: `hostile.lua SECONDS SEED`. Clients use locks of all modes on a real etcd, and a
+-- scripted server changes etcd's messages at random. Only these promises hold then: the process
+-- does not crash; each call returns in time, with a result or with nil, message and code; and each
+-- message is one line. Prints one line of figures. Exits with 1 if a promise was broken.
 
 local Etcd = require "spec.support.servers.etcd"
 local Random = require "spec.stress.random"
@@ -17,8 +17,8 @@ if not seconds or not seed then error("usage: hostile.lua SECONDS SEED", 0) end
 local CLIENTS, NAMES = 3, { "a", "b", "c/d" }
 local TIMEOUT = 0.4 -- seconds of each acquisition
 local LATE = 8 -- seconds by which a call may be late on a busy machine, under a sanitizer
-local PERCENT = { 1, 5, 20, 60 } -- of the messages, in turns
-local TURN = 100 -- calls
+local PERCENT = { 1, 5, 20, 60 } -- percentages of changed messages, one for each turn
+local TURN = 100 -- number of calls in a turn
 local CODES = {}
 for code in ([[timeout locked deadlock not_held lost cancelled closed unavailable unauthenticated
   denied no_space invalid conflict context protocol]]):gmatch "%a[%a_]*" do
@@ -185,7 +185,8 @@ local function run(etcd)
     servers[i]:mutate(0, 0)
     call("close", 1, list[i].close, list[i])
   end
-  -- An honest client gets all locks when the leases of the others have ended.
+  -- When the leases of the other clients have ended, a client whose messages are not changed must
+  -- get all locks.
   local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = "hostile/",
     env = false })
   for _, name in ipairs(NAMES) do

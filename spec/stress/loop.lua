@@ -1,5 +1,5 @@
--- The event loop of the stress program: luv's loop, coroutines that sleep or wait for a condition,
--- and the time for which the program could not run.
+-- The event loop of the stress program: it runs luv's loop and coroutines that sleep or wait for a
+-- condition. It also measures for how long the program could not run.
 
 local uv = require "luv"
 
@@ -23,12 +23,12 @@ local function resume(thread, ...)
   if not ok then M.on_error(debug.traceback(thread, tostring(failure))) end
 end
 
--- Runs |body| in a coroutine, now until its first wait.
+-- Starts |body| in a coroutine. The coroutine runs at once, until its first wait.
 function M.spawn(body)
   resume(coroutine.create(body))
 end
 
--- Calls |run| after |seconds|, from the loop itself.
+-- Calls |run| after |seconds|, outside any coroutine.
 function M.after(seconds, run)
   tasks[#tasks + 1] = { at = M.now() + seconds, run = run }
 end
@@ -45,8 +45,8 @@ function M.sleep(seconds)
   coroutine.yield()
 end
 
--- Suspends the running coroutine until is_ready() is true, or the time |deadline|. Returns whether
--- it is ready.
+-- Suspends the running coroutine until is_ready() is true, or until the time |deadline|. Returns
+-- the last result of is_ready().
 function M.await(is_ready, deadline)
   if is_ready() then return true end
   local thread = coroutine.running()
@@ -54,7 +54,8 @@ function M.await(is_ready, deadline)
   return coroutine.yield()
 end
 
--- Takes the elements for which is_due(element) from |list|, in order.
+-- Removes from |list| the elements for which is_due(element) is true, and returns them in their
+-- order.
 local function take(list, is_due)
   local due, left = {}, 0
   for i = 1, #list do
@@ -72,8 +73,8 @@ end
 
 local last, stalled = nil, 0
 
--- Returns the seconds for which the loop was late since the start, up to now: luv calls back before
--- the next step counts a standstill.
+-- Returns the seconds for which the loop was late since its start. This includes a delay that has
+-- not ended or that step has not counted yet, because luv calls its callbacks before that.
 function M.stalled()
   local now = M.now()
   return stalled + math.max(0, now - (last or now) - LATE)

@@ -1,4 +1,4 @@
--- One owner of a client: it acquires, uses and releases locks at random, one after the other.
+-- One owner of a client. It acquires, uses and releases locks at random, one after the other.
 
 local clients = require "spec.stress.clients"
 local counters = require "spec.stress.counters"
@@ -15,7 +15,7 @@ local UNLOCK_MAX = 2 -- seconds for which unlock waits for etcd
 
 local random, is_ending
 
--- Draws from |source| from now on. Owners end when has_ended() is true.
+-- Makes all owners draw from |source|, and end when has_ended() is true.
 function M.use(source, has_ended)
   random, is_ending = source, has_ended
 end
@@ -54,7 +54,7 @@ local function timeout_for(form)
   } or nil
 end
 
--- Returns the options of an acquisition, and remembers in |asked| what the checks need.
+-- Returns the options of an acquisition, and records in |asked| what the checks need.
 local function options_for(asked)
   local opts = {
     owner = asked.owner, timeout = asked.timeout,
@@ -86,8 +86,8 @@ end
 
 -- ---- acquiring --------------------------------------------------------------------------
 
--- Waits for |pending|, and cancels or drops it at some time perhaps. Returns the lock; or nil,
--- message and code; or nil if it was dropped.
+-- Waits for |pending|; in some cases cancels or drops it meanwhile. Returns the lock, or nil,
+-- message and code. If |pending| was dropped, returns only nil and sets asked.is_dropped.
 local function poll(asked, pending)
   local is_endless = not asked.timeout
   local gives_up = is_endless or random:chance(0.2)
@@ -132,7 +132,7 @@ local function pause()
   })
 end
 
--- Acquires what |hold| has once more, for the same owner.
+-- Acquires the lock of |hold| once more, for the same owner.
 local function reenter(hold, lock)
   local client, name = hold.client, hold.names[1]
   local mode = hold.mode
@@ -142,7 +142,7 @@ local function reenter(hold, lock)
   local again, message, code = client:acquire("wait", asks_to_write and "write" or mode, { name },
     { owner = hold.owner, timeout = 0 })
   if not lock:held() then
-    if again and again ~= lock then again:unlock() end -- it was lost, and is free
+    if again and again ~= lock then again:unlock() end -- the hold was lost, and this is a new one
   elseif asks_to_write then
     if code ~= "deadlock" then
       history.violation(name, "%s asks to write and is told %s (%s)", holds.describe(hold),
@@ -216,7 +216,7 @@ local function act(hold, lock)
   end
 end
 
--- Does some things with |lock|.
+-- Carries out up to three actions with |lock|, and perhaps waits until the hold has ended.
 local function act_some_times(hold, lock)
   for _ = 1, random:whole(0, 3) do
     if not lock:held() or is_ending() or hold.client:isolation() > 0 then break end
@@ -226,7 +226,8 @@ local function act_some_times(hold, lock)
     loop.sleep(math.max(0, hold.began + hold.max_hold - loop.now()) + 0.02)
   end
   if hold.client:isolation() > 0 and random:chance(0.8) then
-    -- Other clients get the lock when the lease has expired: this one must know before that.
+    -- Other clients get the lock when the lease has expired. Before then this client must know that
+    -- its hold is lost.
     holds.note(hold, "keeps it while its client is isolated")
     loop.sleep(hold.client:isolation() + 1)
   end
@@ -234,7 +235,7 @@ end
 
 -- ---- releasing -----------------------------------------------------------------------------
 
--- Returns why `unlock` should not have answered |code|; nil if that is in order.
+-- Returns why `unlock` should not have returned |code|. Returns nil if |code| is in order.
 local function objection(hold, was_lost, ok, code)
   if ok then
     return was_lost and "the hold was lost before" or nil
@@ -272,7 +273,7 @@ local function unlock(hold, lock)
   end
 end
 
--- Uses |lock|, and ends the hold somehow.
+-- Uses |lock|, and then unlocks or drops it.
 local function use(hold, lock)
   act_some_times(hold, lock)
   if random:chance(0.08) and not is_ending() and lock:held() then
@@ -284,7 +285,7 @@ end
 
 -- ---- the owner --------------------------------------------------------------------------------
 
--- Returns the hold that |asked| got with |lock|.
+-- Records that |asked| has ended with |lock|, and returns the new hold.
 local function begin_hold(asked, lock)
   waits.finish(asked, lock)
   local hold = {
@@ -295,7 +296,7 @@ local function begin_hold(asked, lock)
   return hold
 end
 
--- Checks what a with_lock has answered whose function has run and returned "done".
+-- Checks the results of a with_lock whose function has run and has returned "done".
 local function check_with(hold, was_lost, ok, message, code, has_run, result)
   history.count(ok and "unlocked" or "with " .. tostring(code))
   if ok then
@@ -312,7 +313,7 @@ local function check_with(hold, was_lost, ok, message, code, has_run, result)
   end
 end
 
--- Acquires, uses and releases by a with_lock.
+-- Acquires, uses and releases a lock once, by with_lock.
 local function cycle_within(asked, opts)
   local hold, was_lost
   local function run(lock)
@@ -331,7 +332,8 @@ local function cycle_within(asked, opts)
   end
 end
 
--- Acquires and releases once. All references to the lock are gone when it returns.
+-- Acquires, uses and releases or drops a lock once. When it returns, no reference to the lock is
+-- left.
 local function cycle(client, owner)
   local asked = new_acquisition(client, owner)
   local opts = options_for(asked)
@@ -347,7 +349,7 @@ local function cycle(client, owner)
   end
 end
 
--- Returns the number of owners that have not ended.
+-- The number of owners that have not ended.
 M.running = 0
 
 -- Starts the owner |number| of the client of the place |i|.
@@ -358,7 +360,8 @@ function M.start(i, number)
     while not is_ending() do
       round = round + 1
       local client = clients.list[i]
-      -- An owner that has dropped a lock may get it again; so each round has its own.
+      -- An owner that has dropped a lock may get the same hold again. So each round has a new
+      -- owner.
       local owner = ("%s/%d.%d"):format(client.id, number, round)
       local ok, failure = xpcall(cycle, debug.traceback, client, owner)
       if not ok then history.violation("*", "%s: error %s", owner, tostring(failure)) end

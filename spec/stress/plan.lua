@@ -22,18 +22,19 @@ local M = {
 -- not run.
 M.SLACK = matrix.is_sanitized and 8 or 3
 
--- Seconds for which a waiter may wait while nobody holds the name, no key in etcd is in its way but
--- those of waiters, and there is no fault. Less than the 10 s after which a waiter looks again by
--- itself: a lost wake-up is to be seen.
+-- Seconds for which a waiter may wait while nobody holds the name, no key blocks it except keys of
+-- waiters, and there is no fault. This is less than the 10 s after which a waiter reads again by
+-- itself, so that a lost wake-up is detected.
 M.FREE_MAX = 2 + M.SLACK
 
--- The same while keys of ended waits or crashed sessions are in the way: doc/reference.md promises
--- the next grant after the TTL and the lock delay; design: plus 1 s.
+-- Seconds for which a waiter may wait while nobody holds the name, but keys of ended waits or
+-- crashed sessions block it. doc/reference.md promises the next grant after the TTL and the lock
+-- delay. One second is added for the grant itself.
 M.LEFT_MAX = M.TTL + M.DELAY_MAX + 1 + M.SLACK
 
--- Seconds after an administrator has taken a key for which its hold may still count as held: the
--- holder watches its key and hears of it. If the holder cannot hear because of a fault, the hold
--- ends at its deadline, at most a TTL after the last proof.
+-- Seconds after an administrator has taken a key for which its hold may still count as held. The
+-- holder watches its key and so learns that the key is gone. If a fault prevents this, the hold
+-- ends at its hold deadline, at most a TTL after the last proof.
 M.HEAR_MAX = 1 + M.SLACK
 M.HEAR_MAX_IN_FAULTS = M.TTL + M.SLACK
 
@@ -41,7 +42,7 @@ M.HEAR_MAX_IN_FAULTS = M.TTL + M.SLACK
 -- may revoke leases that live, and a member may answer stale reads (doc/production.md, Versions).
 M.WAKE_MAX = 5 + M.SLACK
 
--- The modes that exclude one another under one name, by the mode of a hold.
+-- Returns true if two holds of one name, with the modes |one| and |other|, exclude each other.
 function M.conflict(one, other)
   return not (one == "read" and other == "read") and one ~= "permit"
 end

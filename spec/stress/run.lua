@@ -1,7 +1,8 @@
--- Stress test: `run.lua SECONDS SEED`. Several clients with several owners each acquire and release
--- locks of all modes on a real etcd of three members, at random, while faults happen. Checks what
--- users were promised (see holds.lua, waits.lua and counters.lua). Prints one line of figures; if
--- something was violated, prints the last events of that name and the seed, and exits with 1.
+-- Stress test: `run.lua SECONDS SEED`. Several clients, with several owners each, acquire and
+-- release locks of all modes at random on a real etcd of three members, while faults happen. The
+-- test checks what etcdlock promises (see holds.lua, waits.lua and counters.lua). It prints one
+-- line of figures. If a promise was broken, it also prints the last events of that name and the
+-- seed, and exits with 1.
 
 local Etcd = require "spec.support.servers.etcd"
 local Random = require "spec.stress.random"
@@ -57,7 +58,8 @@ end
 
 -- ---- end ----------------------------------------------------------------------------
 
--- The longest timeout of an acquisition, and what may be in its way at the end of faults.
+-- Seconds after which all owners must have ended: the longest timeout of an acquisition, and the
+-- time for which leftover keys may block others after the faults.
 local DRAIN_MAX = plan.WAIT_MAX + 2 + plan.LEFT_MAX
 
 local function drain()
@@ -75,8 +77,8 @@ local function left(etcd)
   return ("keys %s; leases %s"):format(table.concat(keys, " "), table.concat(leases, " "))
 end
 
--- Closes all clients and checks that nothing is left. What a lost hold or an unconfirmed close has
--- left ends with its lease.
+-- Closes all clients and checks that no key and no lease is left. Keys that a lost hold or an
+-- unconfirmed close has left must end with their lease.
 local function close(etcd)
   collectgarbage()
   collectgarbage()
@@ -96,7 +98,7 @@ local function close(etcd)
   end
 end
 
--- Compares the counters with what was acknowledged.
+-- Compares the counters in etcd with the acknowledged increments.
 local function check_counters()
   local snapshot
   loop.spawn(function()

@@ -13,11 +13,11 @@ local M = {}
 
 local PERIOD = 0.25 -- seconds from one read to the next
 local ANSWER_MAX = 3 -- seconds for an answer
-local SLOW = 1 -- seconds: etcd counts as disturbed
+local SLOW = 1 -- seconds; if an answer takes longer, etcd counts as disturbed
 
 local etcd
 
--- Reads |cluster| from now on.
+-- Makes all functions of this file use |cluster|.
 function M.use(cluster)
   etcd = cluster
 end
@@ -42,8 +42,9 @@ local function range(prefix)
   }
 end
 
--- Returns a key below a lock's name as { key, name, mode, lease, token, client }, or nil if it is
--- no entry of a queue. |client| is the ID that the options `value` of the stress program contain.
+-- Returns a key below a lock's name as { key, name, mode, lease, token, client }. Returns nil if
+-- the key is no entry of a queue. |client| is the ID of the client in the key's value, which the
+-- option `value` sets.
 local function entry_of(kv)
   local key = mime.unb64(kv.key)
   local name, rest = key:match("^" .. plan.PREFIX .. "(%w+)/(.*)$")
@@ -58,8 +59,9 @@ local function entry_of(kv)
   }
 end
 
--- Returns what etcd has now: entries (a list) and counters (by name); `before` are the largest
--- values of the counters before etcd was asked. Returns nil if etcd does not answer.
+-- Returns the present contents of etcd: entries (a list), counters (by name), the raft term, and
+-- before: the largest values of the counters before the request was sent. Returns nil if etcd does
+-- not answer.
 function M.read()
   local from, stalled, before = loop.now(), loop.stalled(), counters.largest()
   local answer = M.ask("/v3/kv/txn", {
@@ -96,7 +98,8 @@ end
 
 local numbers = {} -- member ID = number of the member
 
--- Finds out which member leads, and notes it in M.leader; it stays nil before the first answer.
+-- Finds out which member leads, and sets M.leader to its number. M.leader is nil before the first
+-- answer.
 local function look_for_leader()
   for i, member in ipairs(etcd.members) do
     local is_known = false
@@ -110,8 +113,8 @@ local function look_for_leader()
   if answer and answer.leader ~= "0" then M.leader = numbers[answer.leader] or M.leader end
 end
 
--- Calls look(snapshot) with each snapshot, and look(nil) if etcd did not answer, until
--- is_over() is true.
+-- Reads snapshots until is_over() is true. Calls look(snapshot) with each, and look(nil) if etcd
+-- did not answer.
 function M.follow(look, is_over)
   loop.spawn(function()
     local term

@@ -1,5 +1,5 @@
--- Faults of the network and of members, in storms with calm periods in between, in which nothing
--- but an administrator disturbs the clients.
+-- Causes faults of the network and of members, in storms. Between two storms there is a calm
+-- period, in which only the administrator disturbs the clients.
 
 local clients = require "spec.stress.clients"
 local faults = require "spec.stress.faults"
@@ -16,7 +16,7 @@ local M = {}
 local STORM, CALM = 15, plan.SETTLE + plan.LEFT_MAX + 8
 
 local etcd, random, is_ending
-local is_down = false -- is a member stopped or killed? One at a time.
+local is_down = false -- true while a member is stopped or killed: only one at a time
 
 local function stop_member(i)
   local member, seconds = etcd.members[i], random:real(0.2, plan.TTL)
@@ -72,7 +72,7 @@ local function strike()
   end
 end
 
--- Strikes until |seconds| have passed.
+-- Causes faults until |seconds| have passed. Then starts the next storm after a calm period.
 local function storm(seconds)
   if is_ending() then return end
   if seconds <= 0 then
@@ -90,7 +90,7 @@ local function change_latency()
   if not is_ending() then loop.after(random:real(0.5, 2), change_latency) end
 end
 
--- Lua collects what was dropped.
+-- Makes Lua collect the handles that owners have dropped.
 local function collect()
   collectgarbage()
   if not is_ending() then loop.after(random:real(0.5, 2), collect) end

@@ -1,5 +1,5 @@
--- The acquisitions that wait, and what must be true of them: they end in time, with a code that is
--- documented and fits; and none waits while its name is free.
+-- Keeps the acquisitions that wait, and checks them: each ends in time, with a documented code that
+-- fits; and none waits while its name is free.
 
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"
@@ -45,7 +45,7 @@ local function check_limit(asked)
   end
 end
 
--- Returns why |code| is no proper end of |asked|; nil if it is one.
+-- Returns why |asked| must not end with |code|. Returns nil if |code| is in order.
 local function objection(asked, code)
   local elapsed = loop.now() - asked.began
   if code == "locked" then
@@ -72,7 +72,8 @@ local function objection(asked, code)
   return "it is not documented for that, or has no cause here"
 end
 
--- The acquisition |asked| has ended: with a lock, or with |message| and |code|.
+-- Records and checks the end of the acquisition |asked|: it has got |lock|, or has failed with
+-- |message| and |code|.
 function M.finish(asked, lock, message, code)
   waiting[asked] = nil
   check_limit(asked)
@@ -95,7 +96,7 @@ function M.finish(asked, lock, message, code)
   end
 end
 
--- Forgets |asked|, which was dropped.
+-- Forgets |asked|, which its owner has dropped.
 function M.drop(asked)
   waiting[asked] = nil
   for _, name in ipairs(asked.names) do
@@ -105,7 +106,7 @@ end
 
 -- ---- is anything in its way? -----------------------------------------------------
 
--- Returns the names that multi-locks connect with |name|, itself included, as a set.
+-- Returns the set of names that waiting multi-locks connect with |name|, including |name|.
 local function connected(name)
   local set, grows = { [name] = true }, true
   while grows do
@@ -124,9 +125,10 @@ local function connected(name)
   return set
 end
 
--- Returns what stands in the way of acquisitions of |name|: names are those that are connected with
--- it, changed and changed_for_readers the times of holds.lua, holds is the number of holds, writers
--- the number of holds and acquisitions that exclude readers.
+-- Returns what may block acquisitions of |name|, a table. names: set of the names that are
+-- connected with |name|. For all these names together: changed and changed_for_readers, the times
+-- of holds.lua; holds, the number of holds; writers, the number of holds and waiting acquisitions
+-- that exclude readers.
 local function situation_of(name)
   local this = {
     names = connected(name), changed = 0, changed_for_readers = 0, holds = 0, writers = 0,
@@ -148,8 +150,7 @@ local function situation_of(name)
   return this
 end
 
--- Returns the time until which holds or waiting writers of |situation| may have been in the way of
--- |asked|.
+-- Returns the time until which holds or waiting writers of |situation| may have blocked |asked|.
 local function taken_until(asked, situation)
   if asked.mode == "permit" then
     return situation.holds >= plan.PERMITS[asked.names[1]] and loop.now() or 0
@@ -159,7 +160,8 @@ local function taken_until(asked, situation)
   return situation.holds > 0 and loop.now() or situation.changed
 end
 
--- Moves the times since which those that wait could be granted, if a hold is in their way.
+-- For each waiting acquisition, moves the times since which it could be granted: to the end of the
+-- last hold that blocked it, or to the present time during faults.
 local function look_at_holds()
   local now, is_calm, situations = loop.now(), faults.calm() >= plan.SETTLE, {}
   for asked in pairs(waiting) do
@@ -173,7 +175,7 @@ local function look_at_holds()
   end
 end
 
--- Returns true if the client of |entry| holds or waits with its key.
+-- Returns true if the client of |entry| holds or waits by this key.
 local function is_used(entry)
   local is_plain = entry.mode == "lock"
   local function fits(mode)
@@ -191,13 +193,14 @@ local function is_used(entry)
   end
 end
 
--- Returns true if the client of |entry| can have it for |asked|.
+-- Returns true if |entry| may be the key by which |asked| waits.
 local function is_own(asked, entry)
   local is_plain = asked.mode == "multi" or asked.mode == "leader"
   return entry.client == asked.client.id and entry.mode == (is_plain and "lock" or asked.mode)
 end
 
--- Returns the token of the youngest key by which |asked| may wait under |name|; or huge.
+-- Returns the token of the youngest key by which |asked| may wait under |name|; math.huge if there
+-- is none.
 local function own_token(asked, name, snapshot)
   local token
   for _, entry in ipairs(snapshot.entries) do
@@ -208,8 +211,9 @@ local function own_token(asked, name, snapshot)
   return token or math.huge
 end
 
--- Returns an entry that neither holds nor waits, and is in the way of |asked|: older, or below
--- another name that is connected.
+-- Returns an entry that blocks |asked| although its client neither holds nor waits by it. The entry
+-- is older than the key of |asked|, or belongs to another name that is connected. Returns nil if
+-- there is none.
 local function leftover(asked, snapshot)
   for _, own in ipairs(asked.names) do
     local names, token = connected(own), own_token(asked, own, snapshot)
@@ -238,7 +242,7 @@ local function check_free(asked)
   end
 end
 
--- Looks at all that wait, with the keys of |snapshot|; nil: etcd has not answered.
+-- Checks all waiting acquisitions with the keys of |snapshot|. nil: etcd has not answered.
 function M.look(snapshot)
   for asked in pairs(waiting) do
     local now = loop.now()
@@ -254,7 +258,7 @@ function M.look(snapshot)
   end
 end
 
--- Checks the limits of all that wait; for each tick.
+-- Checks the time limits of all waiting acquisitions. Called at each tick.
 function M.check()
   look_at_holds()
   for asked in pairs(waiting) do check_limit(asked) end
