@@ -3,7 +3,8 @@
 
 #include "net/endpoint.h"
 
-/* A path may contain any character; el_error_set escapes it. */
+/* Checks a parsed endpoint. The path of a Unix socket may contain any character; el_error_set
+ * escapes it. */
 static void check(const el_endpoint *endpoint) {
   el_endpoint_transport(endpoint);
   FUZZ_CHECK(strlen(endpoint->address) < sizeof endpoint->address);

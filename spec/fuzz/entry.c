@@ -1,4 +1,4 @@
-/* Fuzz target entry: a lock's entry, driven by any answers and watch events of a server. */
+/* Fuzz target entry: the entry of a lock, with arbitrary answers and watch events of a server. */
 #include "fuzz.h"
 
 #include "base/timer.h"
@@ -59,7 +59,7 @@ static void carry_out(const el_entry_actions *actions) {
   }
 }
 
-/* Returns an event that is no answer. */
+/* Returns an event, chosen by the input, that is not an answer. */
 static el_entry_event choose(void) {
   el_entry_event event = {.rev = (int64_t)fuzz_number(input, 16),
                           .lease = fuzz_number(input, 2) ? LEASE : 0,

@@ -1,9 +1,9 @@
-/* fuzz: the functions that the fuzz targets share: they split an input into parts, and replace the
- * network by one that answers with these parts. Each target is a program of one file, which
- * includes this header.
+/* fuzz: the functions that the fuzz targets share. They split an input into parts, and replace the
+ * network: calls and streams get these parts as answers. Each target is a program of one file,
+ * which includes this header.
  *
- * A target aborts if an input causes what must not happen. The sanitizers find the other defects.
- */
+ * A target aborts if an input causes something that must not happen. The sanitizers find the other
+ * defects. */
 #ifndef ETCDLOCK_SPEC_FUZZ_H
 #define ETCDLOCK_SPEC_FUZZ_H
 
@@ -41,9 +41,9 @@ static inline unsigned fuzz_number(fuzz_input *in, unsigned bound) {
   return *in->at++ % bound;
 }
 
-/* Returns the next part: its length in two bytes, the lower first, then its bytes, at most all that
- * are left. The caller frees it. It has memory of its own, so that the sanitizer detects a read
- * behind its end. */
+/* Returns the next part of the input. A part starts with its length in two bytes, the lower byte
+ * first. If the input is shorter, the part is the rest of the input. The caller frees the part,
+ * which has memory of its own, so that the sanitizer detects a read behind its end. */
 static inline el_bytes fuzz_part(fuzz_input *in) {
   size_t len = fuzz_number(in, 256);
   char *copy;
@@ -56,7 +56,8 @@ static inline el_bytes fuzz_part(fuzz_input *in) {
   return (el_bytes){copy, len};
 }
 
-/* Returns the rest of the input as a text, which ends at its first NUL. The caller frees it. */
+/* Returns the rest of the input as a string; a NUL byte ends the string early. The caller frees
+ * it. */
 static inline char *fuzz_text(fuzz_input *in) {
   char *text = malloc(in->left + 1);
   if (in->left > 0) memcpy(text, in->at, in->left);
@@ -67,7 +68,7 @@ static inline char *fuzz_text(fuzz_input *in) {
 
 /* ---- properties ---- */
 
-/* Checks that |text|, which people read, is one line. */
+/* Checks that |text|, part of a message, is one line without control characters. */
 static inline void fuzz_check_line(const char *text) {
   for (; *text != '\0'; text++) {
     FUZZ_CHECK((unsigned char)*text >= ' ' && *text != 0x7f);
@@ -96,7 +97,8 @@ struct el_stream {
 };
 
 static struct el_channel fuzz_channel;
-/* Unary calls in flight, the oldest first, and all streams of this run, the last one in use. */
+/* Unary calls in flight, the oldest first. Then all streams of this run; only the last one is in
+ * use. */
 static struct {
   el_call_done done;
   void *arg;
@@ -105,7 +107,7 @@ static size_t fuzz_n_calls;
 static el_stream fuzz_streams[FUZZ_STREAMS_MAX];
 static size_t fuzz_n_streams;
 
-/* Answers the oldest call in flight with |bytes|. False if there is none. */
+/* Answers the oldest call in flight with |bytes|. Returns false if no call is in flight. */
 static inline bool fuzz_answer(el_bytes bytes) {
   el_call_answer answer = {.from = "fuzz:2379",
                            .bytes = (const uint8_t *)bytes.data,
@@ -118,7 +120,7 @@ static inline bool fuzz_answer(el_bytes bytes) {
   return true;
 }
 
-/* Sends |bytes| on the stream that is open. False if there is none. */
+/* Sends |bytes| to the client on the open stream. Returns false if no stream is open. */
 static inline bool fuzz_send(el_bytes bytes) {
   el_stream *st = &fuzz_streams[fuzz_n_streams - 1];
   if (fuzz_n_streams == 0 || st->is_closed) return false;

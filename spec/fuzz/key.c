@@ -4,7 +4,7 @@
 #include "protocol/key.h"
 #include "protocol/conflict_matrix.h"
 
-/* Checks that |key|, which was parsed as an entry, is the key that such an entry has. */
+/* Checks that writing |parsed|, the result of parsing |key|, gives |key| again. */
 static void check_entry(el_bytes name, el_bytes key,
                         const el_queue_key *parsed) {
   char own[EL_KEY_SIZE];

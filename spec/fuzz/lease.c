@@ -43,7 +43,7 @@ static void on_listed(void *arg, const el_lease_keys *answer) {
   (void)arg;
   check(&answer->lease);
   for (size_t i = 0; i < answer->n; i++) {
-    free(el_bytes_copy(answer->keys[i])); /* reads all of it */
+    free(el_bytes_copy(answer->keys[i])); /* reads all its bytes */
   }
 }
 
@@ -62,7 +62,7 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
   el_bytes_free(answer);
 }
 
-/* Some messages arrive while no answer is awaited. */
+/* Sends the messages of the input on a keepalive stream. Some arrive while no answer is awaited. */
 static void keep(el_auth *auth, fuzz_input *in) {
   el_keepalive *ka = el_keepalive_new(auth, on_kept, NULL);
   is_awaited = true;

@@ -15,7 +15,7 @@ static void read_certificate(const X509 *cert) {
   el_certificate_format_hosts(cert, words);
   el_error_set(&err, EL_INVALID, "%s", words);
   fuzz_check_line(err.text);
-  FUZZ_CHECK(ERR_peek_error() == 0); /* nothing is left for other users */
+  FUZZ_CHECK(ERR_peek_error() == 0); /* no error is left in OpenSSL's queue */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

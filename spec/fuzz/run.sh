@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs each fuzz target for $SECONDS seconds, one after the other, also after a failure. It begins
-# with the seeds, with inputs that once failed (spec/fuzz/regressions), and with what it has found
-# before. An input that fails is kept in build/fuzz/found: give it to the target as its argument.
+# Runs each fuzz target for $SECONDS seconds, one after the other, also after a failure. The first
+# inputs of a target are the seeds, inputs that failed in the past (spec/fuzz/regressions), and the
+# inputs that earlier runs have found. An input that fails is kept in build/fuzz/found. To repeat
+# the failure, run the target with this file as its argument.
 #
 #   run.sh TARGET...
 set -u

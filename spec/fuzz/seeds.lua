@@ -1,4 +1,4 @@
--- Writes the first inputs of the fuzz targets to DIRECTORY, each to a file: seeds.lua DIRECTORY.
+-- Writes the first inputs of the fuzz targets to DIRECTORY, one file for each: seeds.lua DIRECTORY.
 -- The inputs have the form of etcd's answers, which a fuzzer would take long to find.
 
 local protobuf = require "spec.support.servers.protobuf"
@@ -16,7 +16,7 @@ local function write(target, name, content)
   file:close()
 end
 
--- Returns `content` as a part of an input, as fuzz_part reads it.
+-- Returns |content| as a part of an input, in the form that fuzz_part reads.
 local function part(content)
   return string.char(#content % 256, math.floor(#content / 256)) .. content
 end
@@ -76,8 +76,9 @@ write("txn", "nested", "\1" .. member("lock", "enqueue") .. member("lock", "dele
 write("txn", "joined", "\1" .. member("lock", "read", 8) .. member("lock", "contention")
   .. part(answer(true, range(own), range(), range(own), range())))
 
--- The mode and the lock delay; then events, and the answers to the requests that follow. An event
--- has 4 bytes, and one byte for the time that passes.
+-- The input of the target entry: one byte each for the mode and the lock delay, then events. An
+-- event has 4 bytes, and one byte for the time that passes before it. If the event makes the entry
+-- send a request, the answer follows as a part.
 local START, STOP = "\0\0\0\14", "\0\0\0\0"
 write("entry", "lock", "\0\0" .. START .. "\1" .. part(answer(true, put, range(own))) .. "\1"
   .. STOP .. "\1" .. part(answer(true, range(own), deleted)) .. "\1")
@@ -144,7 +145,7 @@ end
 
 -- ---- certificates ----
 
--- A certificate and its key, and both of them encrypted and cut off.
+-- A certificate with its key, the same text cut off, and an encrypted key.
 local pipe = assert(io.popen("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
   .. "-keyout - -subj /CN=fuzz -addext subjectAltName=DNS:a.example,IP:::1,URI:x:y 2>/dev/null"))
 local pem = pipe:read "*a"
@@ -156,7 +157,7 @@ write("pem", "encrypted", "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTE
   .. "DEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n\nMHcCAQ==\n"
   .. "-----END EC PRIVATE KEY-----\n")
 
--- The first bytes of a server: an alert, a ServerHello of TLS 1.3, HTTP/2's SETTINGS.
+-- The first bytes that a server sends: an alert, a ServerHello of TLS 1.3, and HTTP/2's SETTINGS.
 write("handshake", "alert", "\21\3\3\0\2\2\40")
 write("handshake", "hello", "\22\3\3\0\90\2\0\0\86\3\3" .. ("r"):rep(32) .. "\32" .. ("s"):rep(32)
   .. "\19\1\0\0\14\0\43\0\2\3\4\0\51\0\4\0\23\0\0")

@@ -92,7 +92,9 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   el_txn_answer_free(answer);
 }
 
-/* A member that cannot be batched is sent alone, as is one of another kind than the first. */
+/* Packs the members up to the first one that does not fit into the batch. A member does not fit if
+ * the batch would be too large, or if only one of the first member and this one is a read. The
+ * other members are dropped. If not even the first member fits, it is sent alone. */
 static void pack(void) {
   const el_packed_txn *packed[MEMBERS_MAX];
   size_t n = 0, cost = 0;

@@ -1,5 +1,5 @@
-/* Fuzz target watch: messages of a watch stream. Between them watches start and stop, and the
- * stream is opened again. */
+/* Fuzz target watch: messages of a watch stream. Meanwhile watches start and stop, and the stream
+ * is closed and opened again. */
 #include "fuzz.h"
 
 #include "base/clock.h"
@@ -29,7 +29,7 @@ static void stop(size_t i) {
   is_started[i] = false;
 }
 
-/* The owner of a watch may start and stop any watch, as entries do. */
+/* Starts or stops a watch, chosen by the input, within an event. Entries do this, too. */
 static void on_event(el_watch *watch, const el_watch_event *event) {
   size_t i = (size_t)(watch - watches);
   FUZZ_CHECK(is_started[i]);
@@ -38,7 +38,7 @@ static void on_event(el_watch *watch, const el_watch_event *event) {
       break;
     case EL_WATCH_DELETED:
     case EL_WATCH_PUT:
-      free(el_bytes_copy(event->key)); /* reads all of it */
+      free(el_bytes_copy(event->key)); /* reads all its bytes */
       break;
     case EL_WATCH_REFUSED:
       fuzz_check_error(&event->err);
@@ -72,7 +72,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   while (in.left > 0 && fuzz_n_streams < FUZZ_STREAMS_MAX) {
     el_bytes message = fuzz_part(&in);
     if (!fuzz_send(message)) {
-      el_timers_run(&timers, el_now_ms() + MINUTE_MS); /* it is opened again */
+      /* the stream is opened again */
+      el_timers_run(&timers, el_now_ms() + MINUTE_MS);
     }
     el_bytes_free(message);
   }

@@ -74,8 +74,8 @@ local function set_of(list)
   return set
 end
 
--- Single headers that a folder may include as well. The pure folder may include what has neither
--- clock nor thread.
+-- Single headers that a folder may include as well. protocol/, whose functions are pure, may
+-- include headers that use neither a clock nor a thread.
 local EXCEPTIONS = {
   protocol = set_of {
     "base/alloc.h", "base/error.h", "base/jitter.h", "etcd/txn.h",
@@ -160,8 +160,10 @@ local function check_wrapped(file)
   end
 end
 
--- Follows the includes of |file|. Reports what |from| must not include, for the line of |from|
--- on which the chain of includes begins: |first|, or each line of |from| itself if that is nil.
+-- Follows the includes of |file|, which |from| includes over the files of |chain|. Reports each
+-- header that |from| must not include, with the line of |from| on which the chain of includes
+-- begins. That is the line |first|; if |first| is nil, |file| is |from|, and each of its includes
+-- begins a chain.
 local function follow(from, first, file, chain, seen)
   for _, include in ipairs(includes[file] or {}) do
     local header, line = include.header, first or include
@@ -268,8 +270,8 @@ end
 
 -- ---- Lua modules ----------------------------------------------------------------
 
--- A Lua module, and the only files or folders that may load it. The library needs nothing but its
--- C core and JSON.
+-- Lua modules, each with the only files or folders that may load it. The rest of the library needs
+-- no module but its C core and JSON.
 local LUA_MODULES = {
   { "argparse", { "lua/etcdlock/command/parser.lua" } },
   { "luv", { "lua/etcdlock/command/", "lua/etcdlock/wait/luv.lua" } },
@@ -294,7 +296,7 @@ end
 
 -- ---- unfinished work --------------------------------------------------------------
 
--- In halves, so that this file does not find itself.
+-- The words are split, so that check_finished does not find them in this file.
 local UNFINISHED = { "TO" .. "DO", "FIX" .. "ME", "XX" .. "X" }
 
 local function check_finished(file, text)

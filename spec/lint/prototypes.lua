@@ -56,8 +56,8 @@ local function skip(text, position)
   end
 end
 
--- Calls visit(name, position, comment) for each prototype of a function that is not static;
--- |comment| is the one directly above it, or nil.
+-- Calls visit(name, position, comment) for each prototype of a function that is not static.
+-- |comment| is the comment directly above the prototype; nil if there is none.
 function prototypes.each(text, visit)
   local position, comment, comment_last = 1, nil, nil
   while position <= #text do

@@ -1,5 +1,6 @@
--- Which specs run which lines. The whole suite is run once with a build that counts. The counts
--- stay in build/mutants until one of the files, or a spec, changes.
+-- Finds out which specs run which lines. For this the whole suite runs once, with a build that
+-- counts how often each line runs. The counts stay in build/mutants until a spec or a file to be
+-- mutated changes.
 
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
@@ -29,13 +30,15 @@ function M.measure(files)
   if is_known then return end
   print "Measuring which specs run which lines: one run of the suite ..."
   os.execute("rm -rf " .. DIRECTORY .. " build/*-gcov && mkdir -p " .. DIRECTORY)
-  -- A failure matters only to the mutants that the failed spec would see.
+  -- A failure is ignored: a spec that fails has only incomplete counts, which matters to few
+  -- mutants.
   os.execute(("make --no-print-directory SANITIZE=gcov COVERAGE='%s/%s' suite >%s/log 2>&1"):format(
     uv.cwd(), DIRECTORY, DIRECTORY))
   assert(io.open(DONE, "w")):close()
 end
 
--- Adds to |lines| (line -> true) what the spec in |directory| has run of |file|.
+-- Adds to |lines| (line -> true) the lines of |file| that the spec with the counts in |directory|
+-- has run.
 local function read_c(lines, directory, file)
   local object = file:gsub("^src/", ""):gsub("%.c$", "")
   for _, build in ipairs { "5.4-gcov", "jit-gcov" } do

@@ -51,7 +51,7 @@ function os.exit(...)
   write()
   exit(...)
 end
--- The end of a program that does not call os.exit.
+-- If a program does not call os.exit, Lua calls write at its end, as the finalizer of this object.
 if newproxy then
   local proxy = newproxy(true)
   getmetatable(proxy).__gc = write

@@ -16,7 +16,8 @@ local function splice(line, from, to, text)
   return line:sub(1, from - 1) .. text .. line:sub(to + 1)
 end
 
--- Adds a mutant for each operator of |map| that stands between blanks in |line|.
+-- Adds a mutant for each operator of |map| that stands between blanks in |line|. The mutant has the
+-- operator that |map| gives for it.
 local function replace_operators(add, line, map, what)
   for from, operator, to in line:gmatch "()%f[%S](%S+)%f[%s]()" do
     local other = map[operator]
@@ -35,8 +36,8 @@ end
 
 -- ---- C, as clang-format leaves it -------------------------------------------------
 
--- Returns the statement that leaves the function around line |number| early; nil if it returns
--- neither nothing nor a truth value.
+-- Returns the statement that leaves early the function that contains line |number|. Returns nil if
+-- the return type of this function is neither void nor bool.
 local function early_return_of_c(lines, number)
   for i = number - 1, 1, -1 do
     local head = lines[i]
@@ -51,7 +52,7 @@ local function is_statement_of_c(lines, number)
   local line, before = lines[number], lines[number - 1] or ""
   return line:find "^%s+.*;$" and before:find "[;{}:]%s*$"
     and not line:find "^%s+[%w_]+[%s%*]+[%w_%[%]]+;$" -- a declaration
-    and not line:find "^%s+[%w_]+[%s%*]+[%w_%[%]]+ = " -- one with a value
+    and not line:find "^%s+[%w_]+[%s%*]+[%w_%[%]]+ = " -- a declaration with a value
     and not line:find "^%s+const "
 end
 

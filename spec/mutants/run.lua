@@ -3,8 +3,9 @@
 --
 --   make mutants FILES="src/protocol/session.c" SEED=1 N=20 LIMIT=12
 --
--- The changes are made in a copy of the checkout. Of the specs that run the changed line, those
--- that run most of the file are tried, at most LIMIT. A line that no test runs is reported at once.
+-- The changes are made in a copy of the checkout. For each change, at most LIMIT specs are tried
+-- that run the changed line; those that run most lines of the file come first. A line that no test
+-- runs is reported at once.
 
 local coverage = require "spec.mutants.coverage"
 local operators = require "spec.mutants.operators"
@@ -77,7 +78,7 @@ local function write(path, text)
   file:close()
 end
 
--- Returns the specs to try for |mutant|, and how many run its line.
+-- Returns the specs to try for |mutant|, and the number of all specs that run its line.
 local function specs_for(mutant, specs)
   local list = {}
   for spec, covered in pairs(specs) do
@@ -94,8 +95,8 @@ end
 
 local BUILD = "make --no-print-directory TESTING=1 all nginx-module"
 
--- Returns what notices |mutant|; nil and what was tried if nothing does; false if it cannot be
--- built.
+-- Returns the name of the test that notices |mutant|. If no test notices it, returns nil and a text
+-- that says what was tried. If the mutant cannot be built, returns false.
 local function judge(mutant, specs)
   if mutant.file:find "%.c$" and not succeeds(BUILD) then return false end
   local tried = {}
@@ -115,7 +116,7 @@ local function judge(mutant, specs)
   return nil, tried[1] and table.concat(tried, ", ") or "no test runs the line"
 end
 
--- Judges |mutant| in the copy, and takes it out again.
+-- Writes |mutant| into the copy, judges it, and restores the file. Results are those of judge.
 local function try(mutant, specs)
   local path, original = TREE .. "/" .. mutant.file, assert(read_file(mutant.file))
   local lines = lines_of(original)
