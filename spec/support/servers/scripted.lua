@@ -67,18 +67,20 @@ function Scripted:forge(method, bytes, times)
   self:answer(method, "forged", 0, file_of(self, bytes), times)
 end
 
--- Appends |bytes| to that message. Of a field that a message has twice, the second value counts.
+-- Appends |bytes| to the first message that etcd answers to each of the next |times| (nil: all)
+-- calls of |method|. If a field then occurs twice in the message, the reader uses the second value.
 function Scripted:extend(method, bytes, times)
   self:answer(method, "extended", 0, file_of(self, bytes), times)
 end
 
--- Replaces that message with |bytes|.
+-- Replaces the first message that etcd answers to each of the next |times| (nil: all) calls of
+-- |method| with |bytes|.
 function Scripted:replace(method, bytes, times)
   self:answer(method, "replaced", 0, file_of(self, bytes), times)
 end
 
--- Sends |bytes| as one more message of etcd on the running streams of |method|. Returns how many
--- streams that are.
+-- Sends |bytes| as one more message of etcd on the running streams of |method|. Returns the number
+-- of these streams.
 function Scripted:push(method, bytes)
   return (ask(self, "push %s %s", method, file_of(self, bytes)))
 end

@@ -14,14 +14,14 @@
 
 enum { PUSHED_MAX = 8 };
 
-/* One batch's tag. */
+/* The tag of a gRPC batch: |done| is called when the batch is complete. */
 typedef struct batch {
   void (*done)(struct batch *b);
   struct call *call;
   struct pump *pump;
 } batch;
 
-/* Messages in one direction, one at a time. */
+/* Forwards the messages of a call in one direction, one at a time. */
 typedef struct pump {
   grpc_call *from, *to;
   grpc_byte_buffer *message;
@@ -32,21 +32,21 @@ typedef struct pump {
 typedef struct call {
   method *method;
   order order;
-  grpc_call *client, *etcd; /* etcd: NULL if it isn't asked */
+  grpc_call *client, *etcd; /* etcd: NULL if the call is not sent to etcd */
   pump there, back;
   batch arrived, opened, asked, closed, ended, answered;
-  int pending; /* batches that have not come back */
+  int pending; /* number of batches that are not complete */
   bool is_ended, is_answered;
   int cancelled;
   grpc_call_details details;
   grpc_metadata_array headers, etcd_headers, etcd_trailers;
   grpc_metadata forwarded[2];
-  /* Messages that the client gets between those of etcd. */
+  /* Messages of scripted_push, which the client gets between the messages of etcd. */
   grpc_byte_buffer *pushed[PUSHED_MAX];
   int n_pushed;
   batch push_sent;
-  bool is_sending; /* a message to the client */
-  bool is_ready;   /* etcd's message, back.message, waits for that */
+  bool is_sending; /* a message to the client is in flight */
+  bool is_ready;   /* back.message, a message of etcd, is ready to be sent */
   grpc_status_code status;
   grpc_slice text;
   LIST_ENTRY(call) link;
@@ -54,7 +54,7 @@ typedef struct call {
 
 enum { METHODS_MAX = 32 };
 
-/* Guards all that follows; held but while waiting for events and for input. */
+/* Guards all variables below. A thread holds it except while it waits for events or for input. */
 pthread_mutex_t scripted_mu = PTHREAD_MUTEX_INITIALIZER;
 static method methods[METHODS_MAX];
 static LIST_HEAD(, call) calls = LIST_HEAD_INITIALIZER(calls);
@@ -98,7 +98,8 @@ static void come_back(batch *b) {
   free(c);
 }
 
-/* Answers with what etcd has said, or what is ordered, when all is known. */
+/* Ends the call of the client, when the result is known: with the order's status, or with the
+ * status of etcd. */
 static void answer(call *c) {
   grpc_op ops[2] = {{.op = GRPC_OP_SEND_STATUS_FROM_SERVER},
                     {.op = GRPC_OP_SEND_INITIAL_METADATA}};
@@ -115,7 +116,7 @@ static void answer(call *c) {
   start(c->client, ops, c->etcd == NULL ? 2 : 1, &c->answered);
 }
 
-/* Either all is over or the client has gone. */
+/* The call has ended at the client: it is complete, or the client has cancelled it. */
 static void on_closed(batch *b) {
   bool is_late = b->call->order.when == LATE;
   if (b->call->cancelled && b->call->etcd != NULL && !is_late) {
@@ -146,7 +147,7 @@ static void receive(pump *p) {
   start(p->from, &op, 1, &p->received);
 }
 
-/* Sends the client its next message, unless another one is on its way. */
+/* Sends the client its next message, unless another message to it is in flight. */
 static void send_back(call *c) {
   grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
   grpc_byte_buffer **message =
@@ -188,8 +189,8 @@ static void end_messages(call *c, pump *p) {
   }
 }
 
-/* Returns the length of the header in |message|. etcd writes it first: a tag, one byte
- * with the length of the rest, the rest. */
+/* Returns the length of the header in |message|. etcd writes the header first: a tag, one byte with
+ * the length of the rest, and the rest. */
 static size_t header_of(grpc_slice message) {
   const uint8_t *bytes = GRPC_SLICE_START_PTR(message);
   assert(GRPC_SLICE_LENGTH(message) >= 2 && bytes[0] == 0x0a);
@@ -211,7 +212,7 @@ static grpc_slice read_file(const char *path) {
   return content;
 }
 
-/* Changes etcd's message as ordered. Later messages of the call pass. */
+/* Changes etcd's message in |p| as ordered. Later messages of the call are forwarded unchanged. */
 static void forge(call *c, pump *p) {
   grpc_byte_buffer_reader reader;
   grpc_slice parts[2] = {grpc_empty_slice(), read_file(c->order.text)};
@@ -248,9 +249,9 @@ static void on_received(batch *b) {
     end_messages(c, p);
   } else if (p == &c->back && c->order.when == HELD) {
     come_back(b);
-    return; /* the message is kept */
+    return; /* the message stays in |p| */
   } else if (p == &c->back && c->order.when != PASS) {
-    receive(p); /* thrown away */
+    receive(p); /* etcd's message is discarded */
   } else if (p == &c->back) {
     c->is_ready = true;
     send_back(c);
@@ -275,7 +276,8 @@ static void start_pump(call *c, pump *p, grpc_call *from, grpc_call *to) {
 
 /* ---- asking etcd ---- */
 
-/* Of what etcd is told about a call, gRPC itself doesn't carry these. */
+/* Copies to c->forwarded the headers that etcd needs and that gRPC does not set by itself. Returns
+ * their number. */
 static size_t forward_headers(call *c) {
   size_t n = 0;
   for (size_t i = 0; i < c->headers.count && n < 2; i++) {
@@ -312,7 +314,8 @@ static void ask_etcd(call *c) {
 
 /* ---- calls that etcd gets late ---- */
 
-/* The call is kept, and its message in it. */
+/* Ends the call at the client, and keeps the call and its message for scripted_deliver: the
+ * additional count in |pending| keeps the call from being freed. */
 static void on_late_message(batch *b) {
   call *c = b->call;
   assert(c->there.message != NULL);
@@ -506,7 +509,7 @@ void scripted_break(const method *m, const order *o) {
 /* ---- serving ---- */
 
 void scripted_serve(const char *etcd) {
-  /* Clients may look after their connections as they like. */
+  /* Clients may send HTTP/2 pings as often as they want. */
   grpc_arg lenient[] = {
       {.type = GRPC_ARG_INTEGER,
        .key = (char *)GRPC_ARG_HTTP2_MAX_PING_STRIKES,

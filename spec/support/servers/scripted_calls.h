@@ -1,6 +1,5 @@
-/* The calls that go through scripted_server, and what is ordered about them. All but
- * scripted_serve wants the mutex to be held.
- */
+/* The calls that go through scripted_server, and the orders for them. The caller of each function
+ * except scripted_serve must hold scripted_mu. */
 #ifndef SCRIPTED_CALLS_H
 #define SCRIPTED_CALLS_H
 
@@ -19,7 +18,7 @@ enum {
 };
 
 typedef struct order {
-  char when; /* one of the above */
+  char when; /* one of the constants above */
   int status;
   char text[256];
 } order;
@@ -27,38 +26,38 @@ typedef struct order {
 typedef struct method {
   char name[32];
   int calls;
-  int times; /* that the order still holds; -1: for ever */
+  int times; /* number of calls to which |order| still applies; -1: all */
   order order;
-  order heard; /* etcd's own */
+  order heard; /* the last error of etcd itself for this method */
 } method;
 
 extern pthread_mutex_t scripted_mu;
 
 method *scripted_method(const char *name);
 
-/* What comes from now on is forwarded. */
+/* Ends the orders of all methods: later calls are forwarded unchanged. */
 void scripted_pass(void);
 
-/* How many calls of |m| run now? */
+/* Returns the number of calls of |m| that have no answer yet. */
 int scripted_count_out(const method *m);
 
-/* Calls of |m| that run now end as |o| says. */
+/* Ends the running calls of |m| with the status and the text of |o|. */
 void scripted_break(const method *m, const order *o);
 
-/* Asks etcd what was late, and prints how many there were when it has answered. */
+/* Sends etcd the late calls of |m|. When etcd has answered them, prints their number. */
 void scripted_deliver(const method *m);
 
-/* How many answers are held? */
+/* Returns the number of answers to |m| that are held back. */
 int scripted_count_held(const method *m);
 
-/* Passes on the answers that were held. */
+/* Sends the clients the answers to |m| that were held back. */
 void scripted_tell(const method *m);
 
-/* Sends the content of the file |path| as one more message of etcd on the calls of |m| that
- * run. Returns how many there are. */
+/* Sends the content of the file |path| as one more message of etcd on the running calls of |m|.
+ * Returns the number of these calls. */
 int scripted_push(const method *m, const char *path);
 
-/* Serves in front of |etcd| ("host:port"), and prints "port N". */
+/* Starts to serve in front of |etcd| ("host:port"), and prints "port N". */
 void scripted_serve(const char *etcd);
 
 #endif

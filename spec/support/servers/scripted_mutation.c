@@ -11,7 +11,7 @@ enum { KEPT = 16, CHANGES_MAX = 3 };
 static uint64_t state = 1;
 static int share, mutated;
 
-/* Earlier messages, as they were. */
+/* Earlier messages, before their changes. */
 static struct {
   const char *kind;
   grpc_slice bytes;
@@ -25,7 +25,7 @@ void scripted_mutate(unsigned long seed, int percent) {
 
 int scripted_count_mutated(void) { return mutated; }
 
-/* A number below |bound| (xorshift). */
+/* Returns a random number below |bound|, by xorshift. Returns 0 if |bound| is 0. */
 static size_t below(size_t bound) {
   state ^= state << 13;
   state ^= state >> 7;
@@ -37,7 +37,8 @@ static grpc_slice copy(const uint8_t *bytes, size_t len) {
   return grpc_slice_from_copied_buffer((const char *)bytes, len);
 }
 
-/* Takes |slice| over, and cuts |len| bytes at |at| out, or doubles them. */
+/* Takes ownership of |slice|. Returns a slice in which the |len| bytes at |at| occur |times| times:
+ * 0 removes them, 2 doubles them. */
 static grpc_slice cut_or_double(grpc_slice slice, size_t at, size_t len,
                                 int times) {
   const uint8_t *from = GRPC_SLICE_START_PTR(slice);
@@ -53,7 +54,8 @@ static grpc_slice cut_or_double(grpc_slice slice, size_t at, size_t len,
   return to;
 }
 
-/* Takes |slice| over. Small numbers and the ends of ranges are where a reader goes wrong. */
+/* Takes ownership of |slice|. Returns it with one random change. Some changes write small numbers
+ * or the limits of a byte, because readers often fail at these values. */
 static grpc_slice change(grpc_slice slice) {
   static const uint8_t ends[] = {0, 1, 2, 0x7f, 0x80, 0xff};
   size_t size = GRPC_SLICE_LENGTH(slice);
@@ -77,7 +79,7 @@ static grpc_slice change(grpc_slice slice) {
   }
 }
 
-/* An earlier message of |kind|, else |slice|, which is taken over. */
+/* Takes ownership of |slice|. Returns an earlier message of |kind|, or |slice| if there is none. */
 static grpc_slice exchange(grpc_slice slice, const char *kind) {
   size_t first = below(KEPT);
   for (size_t i = 0; i < KEPT; i++) {
@@ -97,7 +99,7 @@ static void keep(grpc_slice slice, const char *kind) {
   kept[at].bytes = copy(GRPC_SLICE_START_PTR(slice), GRPC_SLICE_LENGTH(slice));
 }
 
-/* All of |message|, which is destroyed. */
+/* Returns all bytes of |message|, and destroys |message|. */
 static grpc_slice bytes_of(grpc_byte_buffer *message) {
   grpc_byte_buffer_reader reader;
   grpc_slice all, bytes;

@@ -1,36 +1,39 @@
-/* An etcd that answers what a spec wants: a proxy in front of a real one.
+/* An etcd that answers what a spec wants: a proxy in front of a real etcd.
  *
- *   scripted_server HOST:PORT    the real one
+ *   scripted_server HOST:PORT    HOST:PORT is the address of the real etcd
  *
- * It prints "port N", where it serves on 127.0.0.1, and then answers every line
- * of its input with one of its own. METHOD is the last part of a name, "Txn":
+ * The program prints "port N", the port of 127.0.0.1 on which it serves. Then it answers each
+ * line of its input with one line. METHOD is the last part of a method's name, such as "Txn".
  *
  *   answer METHOD TIMES WHEN STATUS TEXT
- *       TIMES calls (-1: all) end with this gRPC status. WHEN: "before" they
- *       reach etcd; "after" etcd has carried them out, and its answer is thrown
- *       away; "never" is the same, but no answer comes at all; "late": etcd is
- *       asked when that is ordered; "held": its answer is passed on when that is
- *       ordered, whatever STATUS says; in the next three, TEXT names a file,
- *       whose bytes go into etcd's first message. "forged": they replace all but the
- *       header; "replaced": they replace the message; "extended": they follow it.
- *   deliver METHOD               asks etcd what was late: "N" such calls, when it
- *                                has answered them
- *   held METHOD                  how many answers are held now: "N"
- *   tell METHOD                  passes them on
- *   push METHOD FILE             sends the bytes of FILE as one more message of etcd
- *                                on the calls that run now: "N" of them
- *   break METHOD STATUS TEXT     so do those that run now
- *   pass                         what comes from now on is forwarded again
- *   mutate SEED PERCENT          so many of etcd's messages are changed at random
- *   mutated                      how many were: "N"
- *   calls METHOD                 how many have come: "N"
- *   out METHOD                   how many run now, without an answer: "N"
- *   heard METHOD                 how etcd itself has last refused one: "STATUS
- *                                TEXT"; "0" if it never has
+ *       Changes the next TIMES calls of METHOD (-1: all). WHEN says how:
+ *         "before"    they end with STATUS and TEXT and do not reach etcd
+ *         "after"     they end with STATUS and TEXT after etcd has carried them out; etcd's
+ *                     answer is discarded
+ *         "never"     etcd carries them out, but no answer is sent
+ *         "late"      they end with STATUS and TEXT; etcd gets them at "deliver"
+ *         "held"      etcd's answer is held back until "tell"; STATUS and TEXT have no effect
+ *         "forged"    the bytes of the file TEXT replace all but the header of etcd's first
+ *                     message
+ *         "replaced"  the bytes of the file TEXT replace etcd's first message
+ *         "extended"  the bytes of the file TEXT follow etcd's first message
+ *   deliver METHOD               sends etcd the late calls; when etcd has answered them,
+ *                                prints their number
+ *   held METHOD                  prints the number of answers that are held back
+ *   tell METHOD                  sends the answers that are held back
+ *   push METHOD FILE             sends the bytes of FILE as one more message of etcd on the
+ *                                running calls; prints the number of these calls
+ *   break METHOD STATUS TEXT     ends the running calls with STATUS and TEXT
+ *   pass                         forwards all later calls unchanged
+ *   mutate SEED PERCENT          changes PERCENT of etcd's messages at random
+ *   mutated                      prints the number of changed messages
+ *   calls METHOD                 prints the number of calls so far
+ *   out METHOD                   prints the number of calls without an answer
+ *   heard METHOD                 prints "STATUS TEXT", the last error of etcd itself for
+ *                                METHOD; "0" if there was none
  *
- * Messages are forwarded as they are, both ways, until the call ends; unary
- * calls and streams need no distinction. Ends with its input.
- */
+ * Otherwise messages are forwarded unchanged in both directions until the call ends. Unary calls
+ * and streams are treated alike. The program ends at the end of its input. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
