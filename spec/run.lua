@@ -98,8 +98,9 @@ local function remove_directory(path)
   directories[path] = nil
 end
 
--- Starts |command| with |file| and returns the run. It has its own ports, temporary directory,
--- reports and log, because other files run at the same time. |try| is 1, or 2 for a repetition.
+-- Starts |command| with |file| and returns the run. The run has its own ports, temporary directory,
+-- directory of reports, and log, because other files run at the same time. |try| is 1, or 2 for a
+-- repetition.
 local function start(file, command, try)
   local run = { file = file, from = wait.now(), ports = ports.reserve() }
   run.directory = make_directory()
@@ -147,8 +148,8 @@ local function sanitizer_reports(run)
   return table.concat(lines, "\n")
 end
 
--- Sets the results of |run|, whose process has ended, and returns it. Its ports and its directory
--- are released.
+-- Records the results of |run|, whose process has ended, and releases its ports and its temporary
+-- directory. Returns |run|.
 local function conclude(run)
   run.ports.free()
   remove_directory(run.directory)
@@ -160,7 +161,7 @@ local function conclude(run)
   run.passed, run.failed = tonumber(passed or 0), tonumber(failed or 0)
   run.skipped = tonumber((rest or ""):match "(%d+) skipped" or 0)
   if run.failed == 0 and (not passed or run.process.code ~= 0 or reports ~= "") then
-    run.failed = 1 -- it ended too early, or failed outside its tests
+    run.failed = 1 -- busted ended too early, or failed outside the tests
     run.text = ("%s\n%s ended with code %d, signal %d%s\n"):format(run.text, run.file,
       run.process.code, run.process.signal, run.is_late and (" after %d s"):format(LONGEST) or "")
   end
@@ -216,7 +217,8 @@ end
 
 -- ---- before the run -------------------------------------------------------------
 
--- JOBS processes that run this take 0.06 s * JOBS on a quiet machine of two cores.
+-- On a quiet machine of two cores, JOBS processes that run this program at the same time take 0.06
+-- s * JOBS.
 local WORK = "local t = {} for i = 1, 7e5 do t[i % 1000] = tostring(i) end"
 
 -- Returns the factor PATIENCE: 4 on a quiet machine of two cores, up to 16 on a busy or slow one.

@@ -1,6 +1,7 @@
-// Takes part in an election of Go's, as it is told line by line: "campaign VALUE" says
-// "leads" when it does, "proclaim VALUE" "proclaimed", "resign" "resigned", "leader"
-// "leader VALUE", "observe" "saw VALUE" each time.
+// Takes part in an election of Go's client. It reads commands, one per line, and prints a line
+// for each when it is done:
+// "campaign VALUE" prints "leads", "proclaim VALUE" prints "proclaimed", "resign" prints
+// "resigned", "leader" prints "leader VALUE", and "observe" prints "saw VALUE" for each leader.
 //
 //	election ENDPOINT NAME
 package main

@@ -1,5 +1,5 @@
-// Runs a command under the lock NAME, etcd's concurrency.Mutex, so many TIMES, each with a
-// session of its own.
+// Runs COMMAND under the lock NAME of etcd's concurrency.Mutex, TIMES times in a row, each time
+// with a new session.
 //
 //	mutex ENDPOINT NAME TIMES COMMAND [ARG...]
 package main

@@ -1,5 +1,5 @@
-// Takes and releases the read/write lock of etcd's own recipe, as it is told line by
-// line: "read", "write", "unlock". Says "held" and "unlocked".
+// Takes and releases the read/write lock of etcd's own recipe. It reads one command per line,
+// "read", "write" or "unlock", and prints "held" or "unlocked" when that is done.
 //
 //	rwmutex ENDPOINT NAME
 package main

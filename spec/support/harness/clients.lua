@@ -7,7 +7,7 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- Seconds. A client does not watch the key of a hold that is shorter.
+-- Seconds. If a hold is shorter, the client does not watch its key.
 M.UNWATCHED = 0.05
 
 -- The open clients, the locks of keep, and the scripted servers.
@@ -80,8 +80,9 @@ function M.assert_unheard(write)
   assert.is_false(is_unwritten, message)
 end
 
--- Waits until |client| watches the key of |lock|, the only lock that it holds, and will send no
--- request by itself for the next seconds.
+-- Waits until |client| watches the key of |lock|, the only lock that it holds, and has sent the
+-- requests that follow the creation of the watch. For the next seconds |client| then sends no
+-- request by itself.
 function M.await_watched(client, lock)
   local seen
   wait.eventually(function() return client:stats().watches > 0 end, 5, "the client watches its key")
@@ -188,8 +189,8 @@ function M.through_scripted(endpoint, options)
 end
 
 -- Fails unless |use| leaves no key with |prefix| and no lease in |etcd|. |use| uses and closes a
--- client, and returns the time at which it began to close it. If that took 0.5 s or longer, close
--- has given up, and |use| is repeated.
+-- client, and returns the time at which the close began. If the close took 0.5 s or longer, it has
+-- not waited for etcd's answer, and |use| is repeated.
 function M.assert_nothing_left(etcd, prefix, use)
   wait.eventually(function()
     local from = use()

@@ -8,7 +8,8 @@ local suite = require "spec.support.harness.suite"
 
 -- describe also makes luv open its own descriptors, before the first snapshot.
 io.stdout:write(matrix.describe() .. "\n")
--- Replaces etcdctl's variables of the user who runs the suite.
+-- The specs must not use the variables for etcdctl in the environment of the user who runs the
+-- suite.
 matrix.export(matrix.variables())
 -- gRPC core keeps one eventpoll and one eventfd for the life of the process.
 require("etcdlock.core").connect({ endpoints = { "127.0.0.1:1" }, ttl = 2 }):close(0.1)

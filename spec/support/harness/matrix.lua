@@ -1,8 +1,8 @@
--- The configuration in which the suite runs: which version of etcd, how many members the shared
--- etcd has, and whether etcds require certificates and passwords. Read from MATRIX_ETCD,
--- MATRIX_MEMBERS and MATRIX_SECURE, which `make` sets; without them the installed etcd, one member,
--- no security. Also which spec files can run in this configuration, and with the build
--- MATRIX_SANITIZE.
+-- Describes the configuration in which the suite runs: the version of etcd, the number of members
+-- of the shared etcd, and whether etcds require certificates and passwords. `make` sets it by
+-- MATRIX_ETCD, MATRIX_MEMBERS and MATRIX_SECURE. Without these variables it is: the installed etcd,
+-- one member, no security. The file also decides which spec files can run in this configuration and
+-- with the build MATRIX_SANITIZE.
 
 local Certs = require "spec.support.servers.certs"
 local Nginx = require "spec.support.servers.nginx"
@@ -31,11 +31,13 @@ M.root, M.user = "root:of-all-etcds", "locker:of-this-run"
 
 -- ---- which specs ------------------------------------------------------------
 
--- What the line "-- Needs: ..." of a spec file may name, and whether it is missing here. `make
--- matrix` sets MATRIX_MEMBERS; without it a spec that needs another etcd starts it.
+-- What the line "-- Needs: ..." of a spec file may name -> true if the file must be skipped here.
+-- `make matrix` sets MATRIX_MEMBERS. Without it no file is skipped because of the configuration of
+-- etcd: the file starts the etcd that it needs.
 local is_matrix = variable "MATRIX_MEMBERS" ~= nil
 local MISSING = {
-  -- The spec file starts its own etcds, always the same: one configuration suffices.
+  -- The spec file starts its own etcds, always the same ones, so that it needs to run in one
+  -- configuration only.
   ["one plain member"] = is_matrix and (M.is_secure or M.members ~= 1),
   ["three members"] = is_matrix and M.members ~= 3,
   -- The spec file runs none of the project's C code, or runs it in nginx, or searches all memory of
@@ -43,8 +45,8 @@ local MISSING = {
   ["no sanitizer"] = M.is_sanitized,
 }
 
--- If Debian 12 has luajit, its nginx can have no Lua module (see .ci/deps.sh). If the module is
--- missing anywhere else, the specs fail.
+-- On a Debian 12 with luajit, nginx cannot have its Lua module (see .ci/deps.sh), and the specs
+-- that need it are skipped. On other systems these specs fail if the module is missing.
 local has_no_nginx = not Nginx.has_lua()
   and (proc.run { "dpkg-query", "-W", "-f", "${Status}", "libluajit-5.1-2" }):find " installed"
   and (read_file "/etc/os-release" or ""):find 'VERSION_ID="12"'

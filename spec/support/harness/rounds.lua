@@ -6,7 +6,7 @@ local wait = require "spec.support.harness.wait"
 local M = {}
 
 local ROUNDS = 3
--- Seconds without an answer after which a client soon repeats a request, and close gives up.
+-- Seconds without an answer after which close gives up and a client is about to repeat a request.
 local SILENT = 0.5
 
 -- Runs test(timed, round), at most 3 times. The test wraps in timed(fn), which returns the results

@@ -12,8 +12,9 @@ local M = {}
 
 local shared, certs
 
--- Starts an etcd of the current configuration for a spec that needs its own, and returns it. Its
--- clients need only its endpoints; all else is in their environment. |opts| as for Etcd.start.
+-- Starts an etcd of the current configuration for a spec that needs its own, and returns it. A
+-- client of this etcd needs only the option endpoints, because the environment provides the other
+-- options. |opts| as for Etcd.start.
 function M.start(opts)
   opts = opts or {}
   opts.members = opts.members or matrix.members

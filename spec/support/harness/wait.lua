@@ -1,9 +1,9 @@
--- Waiting for conditions, and how patient specs are: the only place that decides it.
+-- Waits for conditions. Only this file decides how long specs wait.
 --
 -- Specs name the seconds that a quiet machine needs. M.eventually waits that long times the factor
 -- PATIENCE, which spec/run.lua measures at start (4 on a quiet machine, up to 16 on a busy one) or
 -- takes from the environment (`make test PATIENCE=8`). Timeouts that a spec passes to etcdlock are
--- not multiplied; clients.answered repeats a call in whose time limit etcd has not answered.
+-- not multiplied; clients.answered repeats a call if etcd has not answered within its timeout.
 
 local uv = require "luv"
 
@@ -30,8 +30,8 @@ end
 function M.sleep(seconds)
   local deadline, timer = M.now() + seconds, uv.new_timer()
   uv.update_time()
-  -- It repeats: a nested sleep, in a callback of this loop, may consume its first call, and without
-  -- a timer uv.run would block.
+  -- The timer repeats, because a nested sleep, in a callback of this loop, may consume its first
+  -- call. Without an active timer uv.run would block.
   timer:start(math.ceil(seconds * 1000), 1, function() end)
   repeat uv.run "once" until M.now() >= deadline
   timer:close()

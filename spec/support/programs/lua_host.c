@@ -1,9 +1,8 @@
-/* A Lua interpreter for the sanitizers: `lua SCRIPT [ARG...]` and no more.
+/* A Lua interpreter for the sanitizers: `lua SCRIPT [ARG...]`, without other options.
  *
- * The runtime of a sanitizer must be in the program, not only in our module.
- * Preloading it into the stock interpreter would also put it into every shell
- * that a script starts, so the suite runs in this one.
- */
+ * The runtime of a sanitizer must be in the program, not only in the module. If the runtime were
+ * preloaded into the stock interpreter, it would also be in every shell that a script starts. The
+ * suite therefore runs in this interpreter. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -15,8 +14,9 @@
 static lua_State *main_state;
 static pid_t first_pid;
 
-/* A forked child leaves what it inherited as it is, on purpose, so it isn't
- * asked for leaks. The runtime calls this before it looks for them. */
+/* Tells the leak sanitizer whether to skip its search; the sanitizer's runtime calls this function
+ * before the search. A forked child is skipped, because it frees nothing that it inherited, on
+ * purpose. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return getpid() != first_pid; }
 
@@ -26,7 +26,7 @@ static void interrupt(lua_State *L, lua_Debug *ar) {
   luaL_error(L, "interrupted!");
 }
 
-/* As the stock interpreter does: the error is raised between instructions. */
+/* Makes Lua raise an error at the next instruction, as the stock interpreter does. */
 static void on_sigint(int number) {
   signal(number, SIG_DFL);
   lua_sethook(main_state, interrupt, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,

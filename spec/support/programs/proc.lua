@@ -26,8 +26,8 @@ end
 -- cwd. Returns a process, whose fields `code` and `signal` are set when it has ended.
 function M.spawn(argv, stdio, opts)
   opts = opts or {}
-  -- setpriv has the kernel kill the child when this process ends. The shell covers the case that
-  -- this process has ended before that.
+  -- With setpriv, the kernel kills the child when this process ends. If this process ends before
+  -- setpriv has run, the shell notices that by $PPID and does not start the command.
   local parent = ("%d"):format(uv.os_getpid())
   local args = { "--pdeathsig", "KILL", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"', parent }
   for i = 1, #argv do args[#args + 1] = argv[i] end

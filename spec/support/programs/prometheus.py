@@ -1,6 +1,7 @@
-"""What Prometheus' own parser reads in the file that is named: JSON, name of the family to
-its type, help and samples, a list of [name, labels, value]. Fails for what Prometheus
-refuses and its parser for Python doesn't: a family or a series that is there twice."""
+"""Parses the file of metrics named by the first argument with Prometheus' own parser, and prints
+JSON: from the name of each family to its type, help and samples, a list of [name, labels, value].
+Fails if the parser refuses the file. Also fails if a family or a series occurs twice, which
+Prometheus refuses and its parser for Python does not."""
 import json
 import sys
 

@@ -1,10 +1,9 @@
-/* A library for LD_PRELOAD: gRPC core refuses some batches of etcdlock. It is linked with gRPC
- * core, since dlsym does not look into the libraries of a Lua module.
+/* A library for LD_PRELOAD that makes gRPC core refuse some batches of etcdlock. It is linked with
+ * gRPC core, because dlsym does not search the libraries of a Lua module.
  *
  *   REFUSED_BATCH="COUNT OP"    batches of COUNT operations, of which the first is OP
  *                               (grpc_op_type, a number), fail with
- *                               GRPC_CALL_ERROR_INVALID_METADATA
- */
+ *                               GRPC_CALL_ERROR_INVALID_METADATA */
 #include <dlfcn.h>
 #include <grpc/grpc.h>
 #include <stdio.h>

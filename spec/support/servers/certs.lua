@@ -166,8 +166,9 @@ local CREATORS = {
   namesake_ca = function(self) return self:ca() end,
   expired_ca = function(self) return self:ca { from = -20, to = -10 } end,
 
-  -- For clients, too: the gateway of etcd 3.5 is a client of an address of its own etcd that Go
-  -- picks at random, and that address may demand certificates.
+  -- The certificate is also valid for clients, because the gateway of etcd 3.5 connects as a client
+  -- to one of the addresses of its own etcd. Go picks the address at random, and the address may
+  -- require a client certificate.
   server = function(self, cast) return self:issue(cast.ca, "both", { name = "server" }) end,
   server_expired = function(self, cast)
     return self:issue(cast.ca, "server", { from = -20, to = -10 })

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Downloads Debian 13's etcd (3.5) and unpacks it into DIR; the installed etcd stays. It uses the
-# machine's package sources with the name of that release. The binaries also run on Debian 12.
+# Downloads Debian 13's etcd (3.5) and unpacks it into DIR. The installed etcd is not changed.
+# The script uses the machine's package sources with the name of Debian 13. The binaries also
+# run on Debian 12.
 #
 #   etcd35.sh DIR      -> DIR/usr/bin/etcd, DIR/usr/bin/etcdctl
 set -eu

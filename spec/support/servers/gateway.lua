@@ -36,8 +36,9 @@ local function authenticate(self)
   self.token = body:match '"token":"([^"]+)"'
 end
 
--- Calls |path| with |request|, and returns the answer. Repeats the call while there is no answer or
--- one of status 401 (with a new token) or above 499; any other failure is an error.
+-- Calls |path| with |request|, and returns the answer. If there is no answer, or its status is 500
+-- or higher, the call is repeated. If the status is 401, it is repeated with a new token. Any other
+-- failure is an error.
 function Gateway:call(path, request)
   local answer
   wait.eventually(function()
@@ -66,8 +67,8 @@ local function range_of(key, is_prefix)
   }
 end
 
--- Returns a list of the keys with their values and revisions: |key|, or if |is_prefix| all keys
--- that start with it.
+-- Returns a list of keys with their values and revisions: only |key|; or, if |is_prefix|, all keys
+-- that start with |key|.
 function Gateway:range(key, is_prefix)
   local kvs = self:call("/v3/kv/range", range_of(key, is_prefix)).kvs or {}
   for _, kv in ipairs(kvs) do
@@ -77,7 +78,7 @@ function Gateway:range(key, is_prefix)
   return kvs
 end
 
--- Deletes |key|, or if |is_prefix| all keys that start with it.
+-- Deletes |key|; or, if |is_prefix|, all keys that start with |key|.
 function Gateway:delete(key, is_prefix)
   self:call("/v3/kv/deleterange", range_of(key, is_prefix))
 end
@@ -130,8 +131,8 @@ function Gateway:leases()
   return ids
 end
 
--- Creates a lease with a TTL of |ttl| seconds and returns its ID as a hex number: |id|; nil: etcd
--- chooses one.
+-- Creates a lease with a TTL of |ttl| seconds and returns its ID as a hex number. |id| is the ID to
+-- use; nil: etcd chooses one.
 function Gateway:grant(ttl, id)
   local request = { TTL = ttl, ID = id and Gateway.to_decimal(id) }
   return convert(self:call("/v3/lease/grant", request).ID, 10, 16)

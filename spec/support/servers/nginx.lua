@@ -89,8 +89,9 @@ local function locations_of(list)
   return table.concat(parts, "\n")
 end
 
--- Returns Lua source that connects `client` with |options|; "" if |options| is nil. Without the
--- option timeout its calls wait without limit: on a busy machine nginx's 5 s may be too short.
+-- Returns Lua source that connects `client` with |options|; "" if |options| is nil. If |options|
+-- has no timeout, calls of `client` wait without limit, because the default in nginx, 5 s, may be
+-- too short on a busy machine.
 local function connecting(options)
   if not options then return "" end
   local fields = { options.timeout == nil and "timeout = math.huge" or nil }

@@ -9,8 +9,9 @@ local proc = require "spec.support.programs.proc"
 local Swallow = {}
 Swallow.__index = Swallow
 
--- Runs in its own process, because a client that waits blocks the process of the test. Input lines:
--- "swallow", "hold", "forward", "cut", "slow 450" and "jitter 0 50" (milliseconds), "seed 4711".
+-- The proxy runs in its own process, because a client that waits blocks the process of the test.
+-- Its input consists of the lines "swallow", "hold", "forward", "cut", "slow 450" and "jitter 0 50"
+-- (milliseconds), and "seed 4711".
 local PROXY = [[
   local uv = require "luv"
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
@@ -149,8 +150,8 @@ local PROXY = [[
   uv.run()
 ]]
 
--- Starts a proxy in front of |endpoints|: one ("http://host:port"), or a list. It has an address of
--- its own for each, in the same order: the list `endpoints`.
+-- Starts a proxy in front of |endpoints|: one ("http://host:port"), or a list. The proxy has one
+-- address for each endpoint; its field `endpoints` lists these addresses in the same order.
 function Swallow.start(endpoints)
   if type(endpoints) == "string" then endpoints = { endpoints } end
   local self, arguments = setmetatable({ endpoints = {} }, Swallow), {}
@@ -182,8 +183,8 @@ function Swallow:slow(seconds)
   self.child:expect "^done"
 end
 
--- Delays data in each direction by |low| to |high| seconds from now on; |seed| (a number, may be
--- nil) decides which times.
+-- Delays data in each direction by |low| to |high| seconds from now on. If |seed|, a number, is not
+-- nil, it determines the sequence of the delays.
 function Swallow:jitter(low, high, seed)
   if seed then
     self.child:send(("seed %.0f"):format(seed))
