@@ -36,13 +36,14 @@ void checks_on_left(world *wd, sim_caller *caller) {
 }
 
 /* Tells whether the session of |caller| may keep its lease because of a lost hold: the lock delay
- * after the loss is not over. 1 % is added because the clock of the peer may run slower than the
- * store's clock. */
+ * after the loss is not over by the clock of the peer, which may run slower than the store's. */
 static bool may_delay(const world *wd, const sim_caller *caller,
                       int64_t lease_id) {
-  int64_t ms = wd->peers[caller->peer].lock_delay_ms;
+  int64_t ms = wd->peers[caller->peer].lock_delay_ms,
+          ppm = wd->faults.peers[caller->peer].clock_ppm;
+  int64_t slower_ms = ppm < 0 ? ms * -ppm / (1000000 + ppm) : 0;
   return caller->lost_lease == lease_id &&
-         wd->now_ms <= caller->lost_ms + ms + ms / 100 + 1;
+         wd->now_ms <= caller->lost_ms + ms + slower_ms + 1;
 }
 
 void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left) {

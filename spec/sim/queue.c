@@ -47,16 +47,6 @@ int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
   return n;
 }
 
-static void record_free(world *wd, int name, el_mode mine) {
-  int64_t *since_ms = &wd->names[name].free_since_ms[mine];
-  int limit = mine == EL_MODE_PERMIT ? PERMITS : 1;
-  if (queue_count_older(&wd->store, name, INT64_MAX, mine, NULL) >= limit) {
-    *since_ms = 0;
-  } else if (*since_ms == 0) {
-    *since_ms = wd->now_ms;
-  }
-}
-
 /* Records that keys of mode |mine| are unblocked now, unless a key older than |rev| blocks them.
  * The key of |rev| is gone, or its writer was downgraded. */
 static void record_unblocked(world *wd, int name, int64_t rev, el_mode mine) {
@@ -69,9 +59,6 @@ static void record_unblocked(world *wd, int name, int64_t rev, el_mode mine) {
 void queue_record(world *wd, const change *what) {
   const key *before = &what->before;
   int name = key_id_name(before->key_id);
-  for (int mine = 0; mine < MODES; mine++) {
-    record_free(wd, name, (el_mode)mine);
-  }
   if (key_id_mode(before->key_id) == EL_MARKER_DOWNGRADED) {
     record_unblocked(wd, name, what->after.owner, EL_MODE_READ);
   }

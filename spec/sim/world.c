@@ -73,9 +73,6 @@ void world_reset(world *wd, uint64_t seed) {
   wd->now_ms = START_MS;
   for (int i = 0; i < NAMES_MAX; i++) {
     wd->names[i] = (name_record){0};
-    for (int mode = 0; mode < MODES; mode++) {
-      wd->names[i].free_since_ms[mode] = START_MS;
-    }
   }
   wd->writes = (write_record){0};
   wd->calm_from_ms = wd->quiet_from_ms = 0;

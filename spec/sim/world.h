@@ -44,8 +44,6 @@ typedef struct name_record {
   int64_t last_written;        /* token of the latest write */
   int64_t last_token[MODES];   /* largest token that was granted */
   int64_t unblocked_ms[MODES]; /* since when a key of this mode may hold */
-  /* since when no key blocks this mode; 0: one does */
-  int64_t free_since_ms[MODES];
 } name_record;
 
 enum { WRITES_MAX = 2000 };
