@@ -109,8 +109,8 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
       current) {
     note_result(driver, &answer->err);
     step(driver, &event);
-  } else if (!answer->err.is_definite) {
-    revoke_in_background(driver, answer->id);
+  } else if (answer->err.code == EL_OK || !answer->err.is_definite) {
+    revoke_in_background(driver, answer->id); /* the lease may exist */
   }
 }
 
