@@ -25,7 +25,7 @@ local function crowd_of(entrant, work, name)
   return crowd
 end
 
--- An entrant that works without a lock.
+-- An entrant of the comparison that does its work without taking a lock.
 local RECKLESS = {
   argv = { uv.exepath(), "spec/support/programs/child.lua", [[
     local job = require("cjson").decode((...))
@@ -99,8 +99,9 @@ describe("an entrant of the comparison", function()
     local work = { processes = 1, owners = 1, names = 1 }
     local requests = crowd_of(entrants.etcdlock, work, "asked"):window { holds = 50 }.requests
     assert.is_true(requests >= 2 and requests < 3, requests)
-    -- A lingering key is watched, once, for its end and for contenders. On a busy machine the
-    -- client sends these requests later than in the first window.
+    -- The client watches a lingering key, to learn of contenders and of the deletion of the key. It
+    -- sends the requests for this watch only once. On a busy machine that may be later than in the
+    -- first window.
     local lingering = crowd_of(entrants.etcdlock_linger, work, "lingering")
     wait.eventually(function()
       local sent = lingering:window { holds = 1000 }.requests

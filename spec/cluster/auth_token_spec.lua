@@ -13,13 +13,14 @@ local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
--- Seconds for which the test uses tokens that live for |LIFE| s.
+-- SECONDS: how long the test of expiring tokens runs. LIFE: seconds for which its tokens are valid.
 local SECONDS = tonumber(os.getenv "ETCDLOCK_TOKEN_SECONDS") or 8
 local LIFE = 2
 
 local prefix = suite.prefix()
 local etcd
-local forgetful -- has no tokens after a restart: frequent snapshots truncate its log
+-- An etcd that loses all tokens at a restart, because frequent snapshots truncate its log.
+local forgetful
 
 setup(function()
   local all = secured.start_all(prefix, { {}, { args = { "--snapshot-count", "5" } } })
@@ -67,8 +68,8 @@ describe("an auth token", function()
     for _, lock in ipairs(locks) do lock:release() end
   end
 
-  -- Returns whether call() made the client request one token. Asserts it unless the call took
-  -- more than 0.6 s, after which the client may have repeated the request.
+  -- Returns whether the client requested exactly one token during call(). Fails if it requested
+  -- another number in less than 0.6 s; after 0.6 s the client may have repeated the request.
   local function asks_once(call)
     local before, from = authentications(etcd), wait.now()
     call()
@@ -198,8 +199,8 @@ describe("simple tokens and JWT that live for 2 s", function()
   setup(function() files = certs.new() end)
   teardown(function() files:remove() end)
 
-  -- A program that takes and releases a lock for some seconds, with a longer pause after
-  -- every 25th time.
+  -- A program that takes and releases a lock again and again for some seconds. After every 25th
+  -- time it makes a longer pause.
   local CYCLES = [[
     local uv = require 'luv'
     local name, seconds, pause = '%s', %d, %g
@@ -224,9 +225,11 @@ describe("simple tokens and JWT that live for 2 s", function()
       public, key, LIFE) }
   end
 
-  -- Seconds; longer than an unused token lives: etcd deletes expired tokens once a second.
+  -- Seconds. A token that is not used for this time expires and is deleted: etcd deletes expired
+  -- tokens once a second.
   local PAUSE = LIFE + 1.2
-  -- TTL in seconds; the client renews the lease every LONG / 3, when its token has expired.
+  -- TTL in seconds. The client renews the lease every LONG / 3 seconds, which is longer than PAUSE,
+  -- so its token has expired at each renewal.
   local LONG = 3 * PAUSE + 0.5
 
   -- Starts clients of the etcd |one| that use many tokens; returns a function that asserts
@@ -274,7 +277,7 @@ describe("simple tokens and JWT that live for 2 s", function()
 end)
 
 describe("a token that arrives during close", function()
-  -- close waits for 0 to 1.8 ms: the token arrives before, at and after the end of close.
+  -- close waits for 0 to 1.8 ms, so that the token arrives before, at or after the end of close.
   it('does not delay close; the pending lock is granted or "closed"', function()
     local server = clients.scripted(etcd:endpoint())
     for i = 0, 19 do

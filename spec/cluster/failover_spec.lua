@@ -13,7 +13,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local ask, assert_within, SLACK = remote.ask, remote.assert_within, wait.SLACK
--- Seconds. A hold with a TTL of 5 s survives the loss of the leader, but not on a busy machine.
+-- Seconds. A hold with a TTL of 5 s survives the loss of the leader on an idle machine, but not on
+-- a busy one.
 local TTL = 8
 
 local etcd
@@ -113,8 +114,8 @@ describe("a client of three members", function()
 end)
 
 describe("a client of a paused member", function()
-  -- Pauses member |silent|, and asserts that a holder, a waiter and a client that takes a lock
-  -- all continue at another member; that lock may take |stall| s.
+  -- Pauses member |silent|. Asserts that a holder, a waiter and a client that takes a lock all
+  -- continue at another member. The client may need |stall| s to take its lock.
   local function assert_left(silent, name, stall)
     local holder, waiter, token = hold_and_wait(silent, name)
     local other = start_at(silent)
@@ -137,8 +138,8 @@ describe("a client of a paused member", function()
 end)
 
 describe("a client of a member without a quorum", function()
-  -- Starts a listener as the client's second endpoint; returns its endpoint, the count of
-  -- connections that it accepted, and close().
+  -- Starts a listener, for use as the second endpoint of a client. Returns a table with its
+  -- endpoint, the count of connections that it has accepted, and the function close().
   local function listener()
     local socket, seen = uv.new_tcp(), { count = 0 }
     assert(socket:bind("127.0.0.1", 0))
@@ -246,9 +247,9 @@ describe("a client of a stopped cluster", function()
     local results, took = remote.answer_of(idler)
     assert_within(took, 3, 3 + SLACK, "the wait of 3 s")
     local share, wakes = tonumber(results[1]) / took, tonumber(results[2]) / took
-    -- Usually about 70; each attempt causes a few wake-ups.
+    -- Usually the process wakes up about 70 times a second, a few times for each attempt.
     assert.is_true(wakes < 100, ("woke up %.0f times a second"):format(wakes))
-    -- Usually about 1 %; on a slow machine and under a sanitizer up to 6 %.
+    -- Usually about 1 % of a core, but up to 6 % under a sanitizer on a slow machine.
     local limit = matrix.is_sanitized and 0.1 or 0.05
     assert.is_true(share < limit, ("%.1f %% of a core"):format(share * 100))
 

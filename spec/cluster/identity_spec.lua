@@ -49,7 +49,7 @@ local function assert_told(child)
     or reason == "expired" or reason == "deleted", reason)
 end
 
--- Asserts that all calls of |child| return "conflict" and ask for a new connection.
+-- Asserts that all calls of |child| return "conflict" and a message that asks to connect anew.
 local function assert_refused(child)
   for _, call in ipairs {
     "lock('late')", "lock('late', { timeout = 3 })", "try_lock('late')", "queue('late')",
@@ -182,7 +182,7 @@ describe("a restore of etcd from a backup", function()
     remote.taken(second)
     make_history(second)
     restore(etcd, file)
-    -- The key of |first| is the oldest one again.
+    -- In the restored data the key of |first| is the oldest of the queue again.
     local results = ask(first, "lock = client:lock('late', { timeout = 3 }) return lock")
     assert.same({ "nil" }, results)
     assert.same({ "cluster_changed" }, ask(second, LOST))

@@ -19,7 +19,7 @@ local function start(etcd, ttl)
   return start_many(1, etcd, ttl)[1]
 end
 
--- Asserts that |child| holds its lock by its local knowledge; sends no request.
+-- Asserts that |child| holds its lock as far as its client knows, without a request to etcd.
 local function assert_held(child)
   assert.same({ "true" }, ask(child, "return (lock:held())"))
 end
@@ -108,7 +108,8 @@ describe("an outage longer than the TTL", function()
     etcd:await_keys(prefix .. "long/", 3)
     etcd:kill()
     local left = assert_expires(holder)
-    -- At most the TTL less the margin, since the last proof was sent before the kill.
+    -- The last proof was sent before the kill, so at most the TTL (4 s) minus the margin (0.4 s) is
+    -- left.
     assert.is_true(left > 0 and left <= 3.6, left .. " s left")
     assert.same({ "false", "lost", "expired", "0" },
       ask(holder, "local held, code = lock:held() return held, code, told, lock:remaining()"))
@@ -166,7 +167,7 @@ describe("a call while etcd is down", function()
     for i, call in ipairs(calls) do
       local results, took = answer_of(children[i])
       assert.same({ "nil", "unavailable" }, { results[1], results[3] })
-      -- In a shorter time, a busy machine may not find the cause.
+      -- A call with a shorter timeout may end before the client knows the cause, on a busy machine.
       if call[3] >= 1 then assert.matches("refused", results[2], nil, call[1]) end
       assert.is_true(etcd:is_named(results[2]), results[2])
       assert_within(took, call[2], call[3] + SLACK, call[1])
@@ -186,8 +187,8 @@ describe("a call while etcd is down", function()
 end)
 
 describe("a call while etcd is paused", function()
-  -- Each: the call, its code (false: no failure), and the seconds that it may take at least
-  -- and at most. Each call runs in a process of its own that holds a lock.
+  -- Each row: the call, its code (false: the call does not fail), and the least and the most
+  -- seconds that it may take. Each call runs in a process of its own that holds a lock.
   local CALLS = {
     { "client:lock('other', { timeout = 1 })", "unavailable", 1, 1 },
     { "client:lock('other', { timeout = 0.2 })", "unavailable", 0.2, 0.2 },
@@ -219,7 +220,7 @@ describe("a call while etcd is paused", function()
     local fresh = table.remove(children)
     for i, child in ipairs(children) do take(child, "stop/" .. i) end
     etcd:pause()
-    fresh:send "return client:lock('other')" -- has never reached etcd
+    fresh:send "return client:lock('other')" -- this client has never reached etcd
     for i, call in ipairs(CALLS) do children[i]:send("return " .. call[1]) end
     local wrong = {}
     local function check(child, call, code, low, high)
@@ -272,7 +273,7 @@ describe("a release", function()
     assert.is_true(cut >= 5, "etcd has heard of all releases")
     etcd:restart()
     etcd:await_keys(prefix .. "cut/", 0)
-    -- The releases deleted the keys, not the end of the leases, which are still alive.
+    -- The releases have deleted the keys. The leases are still alive, because their TTL is 60 s.
     for i, child in ipairs(children) do
       take(child, "cut/" .. i)
       assert.same({ "true" }, ask(child, "return lock:unlock()"))

@@ -1,6 +1,6 @@
--- A lock call that timed out while etcd was silent left its entry in the state RELEASING. The
--- next call took this for a lock that another client holds, and returned `timeout` instead of
--- `unavailable`.
+-- A lock call that timed out while etcd was silent left its entry in the state RELEASING. Because
+-- of this entry, the next call assumed that another client held the lock, and returned `timeout`
+-- instead of `unavailable`.
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
 

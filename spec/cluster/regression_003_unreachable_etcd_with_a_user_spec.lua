@@ -1,5 +1,5 @@
--- The client treated a failed request for a token as an answer of etcd. So lock waited without
--- end if the client had a user and etcd was never reachable.
+-- The client treated a failed token request as an answer of etcd. So lock waited without end if the
+-- client had a user and etcd was never reachable.
 local proc = require "spec.support.programs.proc"
 local wait = require "spec.support.harness.wait"
 

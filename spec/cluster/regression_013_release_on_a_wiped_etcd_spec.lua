@@ -1,6 +1,6 @@
--- A release that was in progress when its lease was lost was reported as a success, whatever
--- etcd answered. If etcd was wiped during with_lock, and another client took the lock in the
--- new data, with_lock returned true.
+-- If a lease was lost while a release was in progress, the client reported the release as a
+-- success, whatever etcd answered. For example, etcd was wiped during with_lock, and another client
+-- took the lock in the new data: with_lock still returned true.
 
 local Etcd = require "spec.support.servers.etcd"
 local Scripted = require "spec.support.servers.scripted"
@@ -15,7 +15,7 @@ local function start(etcd)
   return remote.start { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
 end
 
--- Asserts that with_lock fails if etcd is wiped while its function runs. |is_another|: the
+-- Asserts that with_lock fails if etcd is wiped while its function runs. |is_another|: whether the
 -- wiped etcd has another cluster ID.
 local function tell(is_another)
   local etcd = Etcd.start()
@@ -54,12 +54,12 @@ it('regression 013: a pending release ends as "lost" if another cluster is found
     proc.destroy_children()
     etcd:stop()
   end)
-  -- The client finds the other cluster when it renews its lease, every second.
+  -- The client renews its lease every second, and finds the other cluster when it does.
   local child = remote.start { endpoints = server:endpoint(), prefix = prefix, ttl = 3 }
   remote.take(child, "a")
   server:answer("Txn", "never", 0)
   local before = server:calls "Txn"
-  -- unlock would return before the client finds the other cluster.
+  -- unlock would return before the client finds the other cluster, so the test waits in the core.
   remote.send(child, "lock._core:release() return lock._core:wait_released(30)")
   wait.eventually(function() return server:calls "Txn" > before end, 5, "the release")
   etcd:wipe(true)

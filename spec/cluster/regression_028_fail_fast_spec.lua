@@ -1,6 +1,6 @@
--- While etcd was known to be unreachable, each call still waited for its full timeout. A
--- program that prefers to continue without the lock had no way to avoid that; now it can set
--- the option fail_fast.
+-- While etcd was known to be unreachable, each call still waited for its full timeout. A program
+-- that preferred to continue without the lock could not avoid this wait. The option fail_fast now
+-- avoids it.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
@@ -10,8 +10,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local assert_fails = clients.assert_fails
-local LONG = 60 -- seconds; a timeout for which no call may wait
-local SOON = 2 -- seconds that try_lock and unlock wait for etcd without fail_fast
+local LONG = 60 -- seconds; the timeout of calls that must fail long before it
+local SOON = 2 -- seconds that try_lock and unlock would wait for etcd without fail_fast
 local etcd, connect
 
 before_each(function()
@@ -41,8 +41,8 @@ it("regression 028: with fail_fast, calls fail at once while etcd is down, then 
   local client = connect { ttl = 20 }
   local lock = assert(client:lock "a")
   etcd:kill()
-  -- The first call finds that etcd is unreachable: by the end of its connection, a reset connection
-  -- or a refused one.
+  -- The first call finds that etcd is unreachable: its connection ends or is reset, or a new one is
+  -- refused.
   local message = assert_fails_fast(function() return client:lock("b", { timeout = LONG }) end)
   assert.is_true(etcd:is_named(message), message)
   for _ = 1, 20 do

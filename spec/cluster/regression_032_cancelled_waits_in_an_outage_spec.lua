@@ -1,5 +1,5 @@
--- After 1,500 waits were cancelled while etcd refused all requests, the client sent 3,508
--- requests a second, all retries at the same time, although it waited for nothing.
+-- A program cancelled 1,500 waits while etcd refused all requests. The client then sent 3,508
+-- requests a second, although no call waited any more. It sent all retries at the same time.
 
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
@@ -7,7 +7,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local WAITS, SECONDS, RATE = 1500, 3, 100 -- requests a second
+local WAITS, SECONDS, RATE = 1500, 3, 100 -- RATE: requests a second
 local server, client
 
 before_each(function()

@@ -1,15 +1,16 @@
--- While the client knew why a member was unreachable, it also failed requests on a connection
--- that broke later with this cause, as if etcd could never get them. Such a request could
--- still arrive, and a late delete could hit a later hold.
+-- When the client knew why a member was unreachable, it gave this cause to each request that failed
+-- later. If a later connection broke after a request was sent, the client concluded that etcd would
+-- never get the request. But the request could still arrive: a late delete could end a later hold.
 
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
--- A proxy before etcd, controlled by words on its input. "tls": it requires TLS from now on.
+-- A proxy in front of etcd. Words on its input control it. "tls": from now on it requires TLS.
 -- "hold": it keeps the requests of the next connection until one of them names the key |key|
--- twice, and then breaks it; later connections pass. "deliver": it sends etcd what it kept.
+-- twice, and then breaks that connection; later connections pass. "deliver": it sends the kept
+-- requests to etcd.
 local PROXY = [[
   local uv, host, port, key = require "luv", ...
   local mode, peers, kept, up_kept = "pass", {}, {}, nil

@@ -1,6 +1,6 @@
--- The client gave up a guarded write after 0.6 s without an answer, although such a write is
--- not retried and there was no other member. The caller got `unavailable` from an etcd that
--- was only slow.
+-- The client gave up a guarded write if it had no answer after 0.6 s. If there was no other member,
+-- this was useless, because a guarded write is not retried. The caller got `unavailable` from an
+-- etcd that was only slow.
 
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
@@ -8,7 +8,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local SILENCE = 0.8 -- seconds; longer than the 0.6 s after which writes were given up
+local SILENCE = 0.8 -- seconds; longer than the 0.6 s after which the client gave up a write
 local ATTEMPT = 3 -- seconds that a write may wait for its answer
 local server
 
@@ -23,8 +23,8 @@ local function key(i)
   return prefix .. "data/" .. i
 end
 
--- Returns a client with |opts| and |n| locks that it holds. The client sends no request by
--- itself for the next seconds.
+-- Returns a client with |opts|, and |n| locks that it holds. In the next seconds the client sends
+-- no request of its own accord.
 local function holding(n, opts)
   opts.prefix, opts.ttl = prefix, 60
   local client, locks = clients.connector(opts)(), {}
@@ -54,9 +54,9 @@ it("regression 040: a guarded write succeeds if the only member answers after 0.
   assert.equal("new", (etcd:get(key(1))))
 end)
 
--- Calls ask(round) while two requests are in flight, so that its requests leave as one batch,
--- which gets no answer; then calls look(what |ask| returned). If the requests did not leave as
--- one batch, because they took too long, repeats all of it.
+-- Calls ask(round) while two requests are in flight, so that the requests of |ask| leave as one
+-- batch. This batch gets no answer. Then calls |look| with the result of |ask|. If the requests did
+-- not leave as one batch, because |ask| was too slow, repeats all of this.
 local function together(client, ask, look)
   local round = 0
   wait.eventually(function()
@@ -125,7 +125,8 @@ it("regression 040: a guarded write is given up within 3 s in a batch that is re
   end)
 end)
 
--- Other requests wait for the first one after a failure.
+-- After a failure all other requests wait for the answer to the first one, so the client must not
+-- wait for it as long as for other writes.
 it("regression 040: the first guarded write after a failure is given up within 3 s", function()
   local client, locks = holding(1, { endpoints = server:endpoint() })
   local failed = client:stats().failed_attempts

@@ -1,5 +1,5 @@
--- After one request whose answer was lost, the client closed its request queue and reported
--- etcd as unreachable, although etcd had answered other requests since.
+-- If the answer to one request was lost, the client stopped its request queue and reported etcd as
+-- unreachable, although etcd had answered later requests.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -12,8 +12,8 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
--- Returns a server, a client of it that holds "a", and the lock. The client sends no request
--- by itself for the next seconds.
+-- Returns a scripted server, its client, and the lock "a", which the client holds. In the next
+-- seconds the client sends no request of its own accord.
 local function holding(fail_fast)
   local server, client = clients.through_scripted(suite.endpoint(), {
     prefix = prefix, ttl = 60, fail_fast = fail_fast,
@@ -23,10 +23,11 @@ local function holding(fail_fast)
   return server, client, lock
 end
 
--- Waits until |server| holds back one answer, and has a later request of |client| succeed.
+-- Waits until |server| holds back one answer. Then makes a later request of |client|, which
+-- succeeds.
 local function answer_another(server, client)
   wait.eventually(function() return server:held "Txn" == 1 end)
-  wait.sleep(0.002) -- until the clock shows that the next request is later
+  wait.sleep(0.002) -- until the clock shows a later time for the next request
   assert(client:ping())
 end
 
@@ -36,7 +37,7 @@ it("regression 041: one lost answer is no outage if etcd answered a later reques
   local write = clients.start_put(client, lock, prefix .. "data", "new", 10)
   answer_another(server, client)
   clients.assert_unheard(write)
-  for _ = 1, 100 do -- an outage would be reported right after the write
+  for _ = 1, 100 do -- a wrongly detected outage would be reported right after the write
     assert.is_nil(client._core:outage())
     wait.sleep(0.001)
   end

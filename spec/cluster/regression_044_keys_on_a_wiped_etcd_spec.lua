@@ -1,5 +1,5 @@
--- If etcd was wiped and kept its cluster ID, a lock call of an older client left a lease and a
--- key in the new data until the TTL was over.
+-- If etcd was wiped but kept its cluster ID, a client that had connected before still sent its lock
+-- call. The call left a lease and a key in the new data until the TTL was over.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"

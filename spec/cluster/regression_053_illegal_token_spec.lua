@@ -1,7 +1,7 @@
 -- gRPC core refuses a call whose token is not a legal HTTP header value, and writes the token to
--- standard error. The client only asserted that gRPC core had accepted the call. So a call with
--- such a token never ended, or the process was aborted. A line break at the end of a token file
--- sufficed.
+-- standard error. The client only had an assertion that gRPC core accepted its calls. So a call
+-- with such a token never ended, or the process was aborted. A line break at the end of a token
+-- file was enough to cause this.
 -- Needs: one plain member, no sanitizer.
 
 local proc = require "spec.support.programs.proc"
@@ -10,7 +10,8 @@ local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
 
 local prefix = suite.prefix()
-local etcd -- with users
+-- An etcd that has users.
+local etcd
 
 setup(function() etcd = secured.start(prefix) end)
 
@@ -122,7 +123,8 @@ describe("regression 053: a token", function()
 end)
 
 describe("regression 053: a batch that gRPC core refuses", function()
-  -- Runs TAKE with an etcd of its own; |batch| as in refusing_grpc.c.
+  -- Runs TAKE with the suite's etcd and a gRPC that refuses |batch|, which refusing_grpc.c
+  -- describes.
   local function refuse(batch)
     return run(suite.endpoint(), "", "", { LD_PRELOAD = REFUSING, REFUSED_BATCH = batch })
   end
@@ -135,7 +137,7 @@ describe("regression 053: a batch that gRPC core refuses", function()
     assert_ends(child)
   end)
 
-  -- The streams renew the lease and watch keys: without them the hold ends.
+  -- The client renews its lease and watches keys through streams. Without streams the hold ends.
   for what, batch in pairs {
     ["status"] = "1 6", ["headers"] = "2 0", ["first message"] = "1 1", ["answer"] = "1 5",
   } do

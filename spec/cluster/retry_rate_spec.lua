@@ -12,7 +12,7 @@ local prefix = suite.prefix()
 local STATUS = rows.STATUS
 local NO_LEADER = "etcdserver: no leader"
 
--- Requests that a client may send in a second.
+-- The most requests that a client may send in a second.
 local STORM = 20
 
 local cleanup
@@ -37,8 +37,8 @@ local function connect(...)
   return client
 end
 
--- Starts a client of |endpoint| that holds a lock, and a client of |...| that waits for it;
--- returns the lock and the pending acquisition.
+-- Starts a client of |endpoint| that holds a lock, and a client with the endpoints |...| that waits
+-- for this lock. Returns the lock and the pending acquisition.
 local function start_waiting(endpoint, ...)
   local holder, waiter = connect(endpoint), connect(...)
   local lock = assert(holder:lock "a")
@@ -48,7 +48,7 @@ local function start_waiting(endpoint, ...)
   return lock, wish
 end
 
--- Counts the calls of |method| to |servers| for about 1 s; returns the calls a second and the
+-- Counts the calls of |method| to |servers| for about 1 s. Returns the calls per second, and the
 -- seconds for which they were counted.
 local function rate(method, servers)
   local function sum()
@@ -104,7 +104,8 @@ describe("a refused client", function()
   end
 
   it("requests at most 20 leases in a lock call of 1 s if each lease is gone at once", function()
-    -- This test has its own etcd, since the leases in fact exist and stay for their TTL.
+    -- This test has an etcd of its own. The server only claims that the leases are gone: in etcd
+    -- they exist until their TTL is over.
     local etcd = Etcd.start()
     cleanup[#cleanup + 1] = function() etcd:stop() end
     local server = listen_to(etcd:endpoint())

@@ -11,7 +11,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
--- Seconds; as short as possible, because the hold is lost when the lease ends.
+-- Seconds; as short as possible, because the tests wait until the lease ends.
 local TTL = 2
 
 local etcd
@@ -22,11 +22,12 @@ local connect = clients.connector(options)
 
 local function ctl(...) secured.ctl(etcd, ...) end
 
--- Asserts that |lock| of |client| is lost with its lease, after at most 20 requests.
+-- Asserts that the hold |lock| of |client| is lost with its lease, and that the client sends at
+-- most 20 requests.
 local function assert_ends_quietly(client, lock)
   local before = client:stats().rpcs
   wait.eventually(function() return not lock:held() end, TTL + wait.SLACK, "loss")
-  -- If the client retried without a limit, it would do so now.
+  -- A client that retried without a limit would send many requests in this time.
   wait.sleep(0.5)
   local spent = client:stats().rpcs - before
   assert.is_true(spent <= 20, spent .. " requests")

@@ -1,5 +1,5 @@
--- Tests a silent member: it accepts all data and never answers, while its connections stay
--- open, as with a machine that hangs or a firewall that drops packets.
+-- Tests a silent member: its connections stay open and it accepts all data, but never answers. A
+-- machine that hangs or a firewall that drops packets has this effect.
 -- Needs: one plain member.
 
 local Etcd = require "spec.support.servers.etcd"
@@ -10,8 +10,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
--- Seconds in which a client gets a lock although its member has fallen silent; about half of
--- them are needed.
+-- Seconds within which a client gets a lock although its member has fallen silent. It needs about
+-- half of this time.
 local TIMEOUT = 5
 
 local etcd, silent, clients
@@ -68,7 +68,7 @@ describe("a client", function()
   it("that only holds keeps its hold for longer than the TTL if its member falls silent", function()
     local lock = assert(connect { ttl = TIMEOUT }:lock "held")
     silent:swallow()
-    -- Longer than the hold deadline without a proof from another member.
+    -- Without a proof from another member, the hold would end within this time.
     local deadline = wait.now() + TIMEOUT + 1
     while wait.now() < deadline do
       assert.is_true(lock:held())
@@ -77,8 +77,8 @@ describe("a client", function()
     assert.is_true(lock:unlock())
   end)
 
-  -- The load lasts longer than a member may be silent, and a request is always in flight: each
-  -- lock request leaves when the previous one is answered, in the middle of a ping.
+  -- The load lasts longer than a member may be silent, and a request is in flight all the time.
+  -- Each lock request leaves when the previous one is answered, while a ping is in flight.
   it("does not give up a loaded member that answers each request after 0.2 s", function()
     finally(function() silent:slow(0) end)
     wait.eventually(function()
@@ -97,7 +97,7 @@ describe("a client", function()
       local failed = client:stats().failed_attempts - before
       client:close()
       local is_believed = #asked > 5 and failed == 0
-      -- Otherwise, etcd itself was silent for a while.
+      -- If an attempt failed, etcd itself must have been slow.
       assert.is_true(is_believed or longest > 0.35, failed .. " failed, of " .. #asked)
       return is_believed
     end, 5, "an etcd that always answers")
@@ -112,7 +112,8 @@ describe("a client", function()
     wait.sleep(TIMEOUT / 2)
     assert.is_nil((wish:wait(0)))
     assert.is_true(holder:unlock())
-    local ok, message = wish:wait(4) -- by the watch, not by the next periodic read
+    -- The watch ends this wait. The next periodic read would come later.
+    local ok, message = wish:wait(4)
     assert.is_true(ok, message)
     wish:release()
   end)
@@ -133,16 +134,16 @@ describe("a client", function()
           wait.eventually(function() return asked[i]:dirty() end, 1, "all are asked again")
         end
         local took = wait.now() - from
-        -- Each request failed once, and a background request of the client may have failed.
+        -- Each request fails once. A background request of the client may fail in addition.
         local failed = client:stats().failed_attempts - before
         local is_once = failed == count or failed == count + 1
-        -- Otherwise, the other member was silent, too, for as long as an attempt may last.
+        -- More requests may fail only if the other member was silent as well, for two attempts.
         assert.is_true(is_once or took > 2 * 0.6, failed .. " failed")
         for i = 1, count do assert(asked[i]:step()):unlock() end
         assert.is_true(held:check())
         assert.is_true(held:unlock())
         client:close()
-        -- Sooner than if each request waited for its own timeout.
+        -- This is less time than the requests would need if each waited for its own timeout.
         return is_once and took < 2.6, took
       end, 5, "another member that always answers")
     end)
@@ -165,7 +166,7 @@ describe("a client", function()
       local failed = client:stats().failed_attempts
       client:close()
       local is_spared = silent:forward() == before
-      -- Otherwise, the first member did not answer for too long.
+      -- The client may ask the silent member only if its first member failed to answer in time.
       assert.is_true(is_spared or has_left or failed > 0, "it was asked")
       return is_spared
     end, 5, "an own member that always answers")
@@ -175,7 +176,7 @@ describe("a client", function()
     local client = connect { ttl = 10 }
     local lock = assert(client:lock "a")
     silent:swallow()
-    local tried = client:try_lock "b" -- within its 2 s, or not
+    local tried = client:try_lock "b" -- succeeds or fails within 2 s
     if tried then tried:unlock() end
     local ok, message, code = lock:unlock()
     assert.is_true(ok or code == "unavailable", message)

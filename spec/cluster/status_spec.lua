@@ -96,7 +96,7 @@ describe("status", function()
     end
     etcd:resume(2)
     assert.is_true((lock:check()))
-    -- A single member reports that it has no leader.
+    -- The last member that still runs reports that it has no leader.
     etcd:kill(2)
     wait.eventually(function()
       local member = assert(client:status())[1]
