@@ -48,7 +48,7 @@ describe("etcdlock doctor", function()
       "a majority answers: ",
       'a lock can be acquired and released: "' .. prefix .. 'etcdlock-doctor"',
       "etcdlock ls may list")
-    -- From the release to the grant it takes a write of etcd.
+    -- The time is above 0, because etcd writes between the release and the grant.
     assert.is_true(tonumber(out:match "gets the lock after its release: (%d+%.%d) ms") > 0, out)
     local member = row(out, here)
     assert.matches("^3%.%d+%.%d+$", member[2])
@@ -116,7 +116,7 @@ describe("etcdlock doctor", function()
       "a lock can be acquired", "\n1 problem found.\n")
     assert.equal("answers", row(out, here)[10])
     assert.equal("-", row(out, "127.0.0.1:1")[2])
-    -- Two endpoints of one member, and then TLS to a member without it.
+    -- First, two endpoints of one member. Then TLS to a member that does not use TLS.
     out, status = doctor({ "--endpoints", here .. "," .. here:gsub("127.0.0.1", "localhost") }, {})
     assert.equal(0, status)
     assert_says(out, "is the same member as")

@@ -61,7 +61,7 @@ describe("etcdlock elect", function()
     ours:expect "^leads"
     assert.equal(0, (ours:wait()))
     proc.wait(theirs)
-    etcd:revoke(lease) -- etcdctl leaves it behind, with a TTL of 60 s
+    etcd:revoke(lease) -- etcdctl does not revoke its lease, which has a TTL of 60 s
   end)
 
   it("prints each leader, and if nobody leads, with --listen, as JSON with --json", function()
@@ -73,7 +73,7 @@ describe("etcdlock elect", function()
     listener:expect "^one$"
     for_programs:expect '"value":"one"'
     assert(leadership:proclaim "two\27[31m")
-    listener:expect "^two\27%[31m$" -- unescaped, as the output is no terminal
+    listener:expect "^two\27%[31m$" -- not escaped, because the output is no terminal
     assert.matches('"token":' .. leadership:token(), for_programs:expect '.*"value":"two.*')
     assert(leadership:resign())
     listener:expect "^nobody leads$"

@@ -25,8 +25,8 @@ after_each(function()
   temporary.remove_all()
 end)
 
--- The critical section. mkdir fails if another process is inside, and a lost update shows in the
--- counter.
+-- The critical section, as shell code. mkdir fails if another process is in the section. If an
+-- update of the counter is lost, its final value is too small.
 local WORK = [[
   mkdir "$DIR/inside" || echo two-at-once
   read n < "$DIR/count"
@@ -35,8 +35,8 @@ local WORK = [[
   rmdir "$DIR/inside"
 ]]
 
--- Returns the shell commands that run WORK under the lock with etcdlock run, and with etcdctl lock.
--- |words|: the interpreter and the path of etcdlock.
+-- Returns two shell commands that run WORK under the lock, one with etcdlock run and one with
+-- etcdctl lock. |words|: the interpreter and the path of etcdlock.
 local function ways(words)
   return ("%s %s run %s -- sh -c \"$WORK\""):format(words[1], words[2], NAME),
     ("etcdctl lock --ttl 5 %s -- sh -c \"$WORK\""):format(NAME)

@@ -68,7 +68,8 @@ describe("etcdlock ls", function()
     local head, first, second = ls():match "^([^\n]*)\n([^\n]*)\n([^\n]*)\n"
     local at = head:find("MODE", 1, true)
     assert.equal(at, (first:find("lock", 1, true)))
-    assert.equal(at + 2, (second:find("lock", 1, true))) -- two of its letters have two bytes
+    -- "größe" has two letters of two bytes each.
+    assert.equal(at + 2, (second:find("lock", 1, true)))
   end)
 
   it("lists the key of another client program with token and value, and - for the rest", function()
@@ -116,7 +117,8 @@ describe("etcdlock ls", function()
     assert.equal("", watch:errors())
   end)
 
-  -- Starts a list with --watch at a terminal with |columns| and |rows|, and the variables |extra|.
+  -- Starts `etcdlock ls --watch` at a terminal with |columns| and |rows|, and with the environment
+  -- variables |extra|.
   local function watch_at_terminal(columns, rows, extra)
     local words, env = command.words()
     env.TERM = "xterm"

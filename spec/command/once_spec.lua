@@ -13,7 +13,7 @@ local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefi
 local NAME = prefix .. "a"
 local RECORD = NAME .. ".last-run"
 local HOUR, DAY = 3600, 86400
--- A period that no test outlasts, and that no test starts at the end of.
+-- A period so long that none ends during a test.
 local LONG = "--once-per=10000d"
 
 after_each(function()
@@ -35,7 +35,7 @@ end
 
 local function start(options, script) return command.start(words_of(options, script)) end
 
--- Records a run |seconds| before now.
+-- Writes the record of a run that started |seconds| ago.
 local function record_run(seconds)
   etcd:put(RECORD, cjson.encode { started = os.time() - seconds, host = "web-9", pid = 4711 })
 end

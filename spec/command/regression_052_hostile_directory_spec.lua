@@ -25,7 +25,8 @@ local RECORD = [[
 -- A module that reports that it was loaded.
 local PLANTED = 'io.stderr:write("loaded: ", ...) os.exit(1)'
 
--- Command lines that use all subcommands. All succeed but the first: nobody holds that lock.
+-- Command lines that use all subcommands. All of them succeed, except the first one: nobody holds
+-- the lock that it names.
 local COMMANDS = {
   { "break", prefix .. "lock", "1" },
   { "--version" },
@@ -37,7 +38,7 @@ local COMMANDS = {
   { "run", prefix .. "semaphore", "--permits", "2", "--", "true" },
 }
 
--- Unsets the Lua variables that the suite has set.
+-- Environment variables that unset those Lua variables which the suite has set.
 local LUA_DEFAULTS = {}
 for _, version in ipairs { "", "_5_2", "_5_3", "_5_4" } do
   for _, name in ipairs { "LUA_INIT", "LUA_PATH", "LUA_CPATH" } do
@@ -65,8 +66,8 @@ local function outcomes(directory, variables)
   return list
 end
 
--- Creates a directory with a file that contains |text| for each of the modules |names| and each
--- of |suffixes|. Returns its path.
+-- Creates a directory. It contains a file with the text |text| for each module in |names| with each
+-- of |suffixes|. Returns the path of the directory.
 local function plant(names, suffixes, text)
   local directory, paths, mkdir = temporary.directory(), {}, { "mkdir", "-p" }
   for _, name in ipairs(names) do

@@ -49,9 +49,9 @@ describe("regression 078: the command of a holder that has lost its lock", funct
     return command.start(words)
   end
 
-  -- Starts a holder with the options |...|, which reaches etcd through the proxy, and a waiter.
-  -- Calls |part|(holder), after which the holder loses its lock. Asserts that the waiter's command
-  -- starts when the holder's command has ended. Returns the holder, which has ended.
+  -- Starts a holder with the options |...|, which reaches etcd through the proxy, and then a
+  -- waiter. Calls |part|(holder), which makes the holder lose its lock. Asserts that the waiter's
+  -- command starts only when the holder's command has ended. Returns the holder, which has ended.
   local function assert_alone(part, subcommand, ...)
     local holder = start(subcommand, proxy:endpoint(), ...)
     assert.matches("^alone", holder:expect "^%a+.*")
@@ -91,7 +91,8 @@ describe("regression 078: the command of a holder that has lost its lock", funct
   end)
 
   it("is killed before the next holder's starts if etcdlock stood still", function()
-    assert_alone(function(holder) -- KILL may follow at once: TERM comes late
+    -- TERM comes so late that KILL may follow at once.
+    assert_alone(function(holder)
       holder:kill "sigstop"
       wait.sleep(TTL + 1)
       holder:kill "sigcont"

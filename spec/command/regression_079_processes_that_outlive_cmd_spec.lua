@@ -1,6 +1,6 @@
--- Regression 079: TERM that etcdlock passed on or sent after a loss reached only the command, not
--- the processes that the command had started. They went on, also while the next holder's command
--- ran.
+-- Regression 079: when etcdlock passed TERM on, or sent TERM after a loss, only the command got it,
+-- not the processes that the command had started. These processes went on, even while the next
+-- holder's command ran.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"

@@ -28,7 +28,7 @@ local LISTENS = [[
 describe("regression 080: TERM to the process group of etcdlock run", function()
   it("reaches the command once", function()
     local words, env = command.words()
-    -- The shell tells the pid, because setsid may fork.
+    -- The shell prints the pid, because setsid may fork and then has another pid.
     local job = proc.talk({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh",
       words[1], words[2], "run", NAME, "--", words[1], "spec/support/programs/child.lua", LISTENS },
       env)
@@ -37,7 +37,8 @@ describe("regression 080: TERM to the process group of etcdlock run", function()
     for _ = 1, 5 do
       assert(uv.kill(-pid, "sigterm"))
       job:expect "^got sigterm"
-      for _ = 1, 2 do -- etcdlock passes on what came before, also a second TERM
+      -- etcdlock passes signals on in order, so a second TERM would arrive before these signals.
+      for _ = 1, 2 do
         assert(uv.kill(pid, "sigusr1"))
         job:expect "^got sigusr1"
       end

@@ -1,5 +1,5 @@
--- Regression 081: as the first process of a container, etcdlock did not reap the orphans that
--- become its children: they remained zombies for as long as the command ran.
+-- Regression 081: as the first process of a container, etcdlock becomes the parent of all orphans.
+-- It did not reap them, so they remained zombies for as long as the command ran.
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"

@@ -1,5 +1,5 @@
--- Regression 082: `etcdlock doctor` said that all is well behind an `etcd grpc-proxy`, where a
--- waiter gets the lock 6 to 10 s after its release.
+-- Regression 082: `etcdlock doctor` found no problem behind an `etcd grpc-proxy`, although a waiter
+-- gets the lock there only 6 to 10 s after its release.
 -- Needs: one plain member.
 
 local Etcd = require "spec.support.servers.etcd"

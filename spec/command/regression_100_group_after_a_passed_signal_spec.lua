@@ -1,6 +1,6 @@
--- Regression 100: after TERM, INT or QUIT, which etcdlock passes to the process group of its
--- command, it released the lock when the command had ended, while other processes of the group
--- still ran: beside the next holder's command, and with no end.
+-- Regression 100: etcdlock passes TERM, INT and QUIT to the process group of its command. It
+-- released the lock when the command had ended, although other processes of the group still ran.
+-- These processes went on beside the next holder's command, and nothing ended them.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -42,8 +42,8 @@ describe("regression 100: etcdlock run, when its command ends", function()
     clients.close_all()
   end)
 
-  -- Runs COMMAND with --grace=|grace| and sends the signal |name| to etcdlock. Returns the job and
-  -- the pid of the process that the command has started, when the command has ended.
+  -- Runs COMMAND with --grace=|grace|, sends the signal |name| to etcdlock, and waits until the
+  -- command has ended. Returns the job and the pid of the process that the command has started.
   local function start_and_signal(name, grace)
     local job = command.start { "run", NAME, "--grace=" .. grace, "--", "sh", "-c", COMMAND,
       directory }

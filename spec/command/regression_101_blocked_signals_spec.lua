@@ -1,6 +1,6 @@
--- Regression 101: if whoever starts etcdlock has blocked SIGCHLD, etcdlock did not notice the end
--- of its command and never ended; it did not hear other signals that were blocked. Its command was
--- started with no signal blocked.
+-- Regression 101: if SIGCHLD was blocked when etcdlock started, etcdlock did not notice the end of
+-- its command and never ended. Other blocked signals did not reach etcdlock either. It started its
+-- command with no signal blocked, instead of with the mask that it had got itself.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -15,7 +15,8 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local count, name = 0, nil
 
 before_each(function()
-  count = count + 1 -- a test that fails leaves a lock behind
+  -- Each test has its own name, because a test that fails may leave its lock held.
+  count = count + 1
   name = ("%d"):format(count)
 end)
 
@@ -24,13 +25,13 @@ after_each(function()
   clients.close_all()
 end)
 
--- Starts etcdlock run -- |...| by env of the coreutils with the option |block|.
+-- Starts `etcdlock run -- |...|` through `env` of the coreutils, with its option |block|.
 local function start(block, ...)
   local words, env = command.words()
   return proc.talk({ "env", block, words[1], words[2], "run", prefix .. name, "--", ... }, env)
 end
 
--- Is |signal| ("sigterm") pending for the process |pid|?
+-- Returns whether |signal|, for example "sigterm", is pending for the process |pid|.
 local function is_pending(pid, signal)
   local text = assert(read_file(("/proc/%d/status"):format(pid)))
   local digits = text:match "ShdPnd:%s*%x*(%x%x%x%x%x%x%x%x)"

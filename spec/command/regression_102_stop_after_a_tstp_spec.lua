@@ -1,6 +1,7 @@
--- Regression 102: if no shell could continue etcdlock, it continues its command after the TSTP that
--- it has passed on. If the command did not stop at TSTP, etcdlock continued it at its next stop,
--- whoever had made that, also after a CONT.
+-- Regression 102: if no shell can continue etcdlock, etcdlock passes TSTP on to its command, and
+-- continues the command after this stop. If the command ignored TSTP, etcdlock continued it at its
+-- next stop instead. It did so even if another process had stopped the command, and even if a CONT
+-- had come in between.
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
@@ -39,23 +40,23 @@ end
 
 local USR1 = uv.constants.SIGUSR1
 
--- Is USR1 pending for the process |pid|?
+-- Returns whether USR1 is pending for the process |pid|.
 local function has_usr1_pending(pid)
   local text = assert(read_file(("/proc/%d/status"):format(pid)))
   return math.floor(tonumber(text:match "ShdPnd:%s*(%x+)", 16) / 2 ^ (USR1 - 1)) % 2 == 1
 end
 
 describe("regression 102: etcdlock run that no shell could continue", function()
-  -- Starts etcdlock run |name|. Returns a job whose command has got TSTP and did not stop, and the
-  -- pids of etcdlock and command.
+  -- Starts etcdlock run |name|, whose command gets TSTP and does not stop. Returns the job, and the
+  -- pids of etcdlock and of the command.
   local function start(name)
     local words, env = command.words()
-    -- The shell tells the pid, because setsid may fork.
+    -- The shell prints the pid, because setsid may fork and then has another pid.
     local job = proc.talk({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh",
       words[1], words[2], "run", PREFIX .. name, "--",
       words[1], "spec/support/programs/child.lua", LISTENS }, env)
     local pid = tonumber((job:expect "^pid (%d+)"))
-    finally(function() uv.kill(pid, "sigkill") end) -- and so its command, if it is still there
+    finally(function() uv.kill(pid, "sigkill") end) -- this ends the command, too, if it still runs
     local child = tonumber((job:expect "^ready (%d+)"))
     assert(uv.kill(pid, "sigtstp"))
     job:expect "^got sigtstp"
@@ -67,7 +68,7 @@ describe("regression 102: etcdlock run that no shell could continue", function()
   local function assert_remains_stopped(job, pid, child, name)
     assert(uv.kill(child, name))
     wait.eventually(function() return is_stopped(child) end, 5, "the stop")
-    assert(uv.kill(pid, "sigusr1")) -- etcdlock hears it after the stop
+    assert(uv.kill(pid, "sigusr1")) -- etcdlock handles it after the stop
     wait.eventually(function() return has_usr1_pending(child) end, 5, "USR1 for the command")
     assert.is_true(is_stopped(child))
     assert(uv.kill(pid, "sigcont"))

@@ -1,5 +1,6 @@
--- Regression 105: orphans of the command that nobody reaped, as in a container without an init,
--- counted as processes of its group: after TERM etcdlock kept the lock until --grace was over.
+-- Regression 105: in a container without an init, nobody reaps the orphans of the command. Such
+-- zombies counted as processes of its group, so after TERM etcdlock kept the lock until --grace was
+-- over.
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
@@ -17,8 +18,8 @@ local function below_pid_1(line, env)
   return proc.talk(session.as_pid_1(lua, "-e", "os.execute(os.getenv 'LINE')"), env)
 end
 
--- A command that has left a zombie in its group when it prints "ready", and ends with the status 3
--- at TERM.
+-- A command that prints "ready" when there is a zombie in its group, and ends with status 3 at
+-- TERM.
 local COMMAND = [[
   trap 'exit 3' TERM
   orphan=$(sh -c 'sleep 0.1 >/dev/null & echo $!')

@@ -1,6 +1,6 @@
--- Regression 106: after TERM, when the command had ended, a loss of the lock postponed the KILL of
--- the other processes of its group by --grace; so did the end of --max-hold, and it changed the
--- exit status.
+-- Regression 106: etcdlock got TERM, its command ended, and other processes of the group went on.
+-- If the lock was lost then, the KILL for these processes came --grace seconds later than it
+-- should. The end of --max-hold also delayed the KILL, and in addition changed the exit status.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"

@@ -1,5 +1,5 @@
--- `etcdlock ls` with an invalid argument PREFIX named the option --prefix in its message, which was
--- not given.
+-- If the argument PREFIX of `etcdlock ls` was invalid, the message named the option --prefix, which
+-- the user had not given.
 -- Needs: one plain member.
 
 local command = require "spec.support.programs.command"

@@ -1,5 +1,7 @@
--- Regression 121: if etcdlock ran etcdlock at a terminal, Ctrl-Z stopped the inner one, which left
--- the terminal to its command; so the outer one did not stop, and the shell waited without end.
+-- Regression 121: at a terminal, one etcdlock ran another one. At Ctrl-Z the inner etcdlock
+-- stopped, but left the foreground of the terminal to its command. The outer etcdlock stops only if
+-- it finds the inner one in the foreground. So the outer one went on, and the shell waited without
+-- end.
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"

@@ -1,7 +1,7 @@
--- etcdlock run --once-per compared a recorded run with its own start, not with the clock. If the
--- wait took longer than two periods (etcd was away, or earlier waiters ran), a run of another
--- machine in that time was reported as a wrong clock, with exit status 1. A record could also
--- contain a process ID or a host name of any length, which the message repeated.
+-- etcdlock run --once-per compared the time of a recorded run with its own start, not with the
+-- current time. In a wait of more than two periods, for example in an outage, another machine could
+-- run the command. etcdlock then reported a wrong clock, with exit status 1. Besides, a record
+-- could contain a process ID or a host name of any length, which the message repeated.
 -- Needs: one plain member.
 
 local cjson = require "cjson"

@@ -1,7 +1,8 @@
 -- etcdlock ls counted each character as one column. Chinese, Japanese and Korean characters and
--- emoji take two, and combining ones none: columns were not aligned, and --watch printed lines
--- longer than the terminal, which then scrolled at each redraw. The line for an empty list was not
--- cut at all. On a dumb terminal --watch printed the control sequences that redraw a screen.
+-- emoji take two columns, and combining characters take none. So columns were not aligned, and
+-- --watch printed lines that were longer than the terminal, which then scrolled at each redraw. The
+-- line for an empty list was never cut. On a dumb terminal --watch printed the control sequences
+-- that redraw a screen.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -25,7 +26,8 @@ local function watch_at_terminal(columns, term)
     .. "--interval 0.1"):format(columns, words[1], words[2], prefix)), env)
 end
 
--- Replaces the characters of this file by as many letters as they take columns.
+-- Returns |text| with each wide or combining character replaced by one letter for each column that
+-- it takes.
 local function as_letters(text)
   return (text:gsub("漢", "xx"):gsub("字", "xx"):gsub(EMOJI, "xx"):gsub(COMBINED, "x"):gsub("…", "x"))
 end

@@ -20,7 +20,8 @@ after_each(function()
   temporary.remove_all()
 end)
 
--- Returns the arguments |...| of `etcdlock run` as a list. A table stands for "--" and its words.
+-- Returns the arguments |...| of `etcdlock run` as a list. A table in |...| stands for "--" and the
+-- words of that table.
 local function words_of(...)
   local words = { "run" }
   for i = 1, select("#", ...) do
@@ -116,7 +117,8 @@ describe("etcdlock run", function()
     assert.equal(NAME, key:match "^(.*)/%x+$")
     assert.equal(before + 1, tonumber(token))
     assert.is_true(tonumber(rev) >= tonumber(token))
-    -- After a wait, ETCD_LOCK_REV includes what was written before the grant.
+    -- If etcdlock has waited, ETCD_LOCK_REV is not below the revision of any write before the
+    -- grant.
     local client = connect()
     local lock = assert(client:lock "a")
     local job = start(NAME, sh "echo $ETCD_LOCK_REV $ETCDLOCK_TOKEN")
@@ -342,7 +344,8 @@ describe("a signal to etcdlock run", function()
     job:expect "^ready"
     job:kill "sigtstp"
     job:expect "^got%-TSTP"
-    -- If a shell can continue etcdlock, it stops itself, too; a CONT before that is lost.
+    -- If a shell can continue etcdlock, etcdlock stops itself after it has passed TSTP on. A CONT
+    -- that arrives before this stop is lost.
     wait.eventually(function()
       job:kill "sigcont"
       return job.out.text:find "\ngot%-CONT\n"
@@ -384,7 +387,7 @@ describe("etcdlock run that has lost its lock", function()
       take_away()
       assert.equal(70, (job:wait()))
       assert.is_nil(state(pid))
-      return job.out.text:find "\ngot%-TERM\n" -- a busy machine may leave no time for it
+      return job.out.text:find "\ngot%-TERM\n" -- on a busy machine, KILL may come first
     end, 5, "TERM before the end")
   end)
 
@@ -412,7 +415,7 @@ describe("etcdlock run that has lost its lock", function()
   end)
 
   -- Starts `etcdlock run` with the shell code |script|. Its standard error is a pipe to the shell
-  -- code |reader|, which has the input that the test sends as descriptor 4.
+  -- code |reader|. In |reader|, descriptor 4 is the input that the test sends.
   local function start_piped(reader, script)
     local words, env = command.words()
     return proc.talk({ "sh", "-c", ([[

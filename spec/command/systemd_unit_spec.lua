@@ -57,7 +57,7 @@ describe("the systemd unit examples/systemd/worker.service", function()
     local job = proc.talk({ "sh", "-c", "exec " .. line }, env)
     job:expect "^works"
     assert.equal(1, #etcd:keys(NAME .. "/"))
-    job:kill "sigterm" -- as KillMode=mixed does
+    job:kill "sigterm" -- as systemd does with KillMode=mixed
     job:expect "^got%-TERM"
     assert.equal(0, (job:wait()))
     assert.equal(1, select(2, job.out.text:gsub("got%-TERM", "")))

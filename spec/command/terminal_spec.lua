@@ -33,7 +33,7 @@ local LISTENS = [[
   uv.run()
 ]]
 
--- Runs the shell code |text| at a terminal of its own. Input that is sent to it acts as keys.
+-- Runs the shell code |text| at a terminal of its own. Input from the test acts as key presses.
 local function at_terminal(text)
   local words, env = command.words()
   env.LUA, env.LISTENS = words[1], LISTENS
@@ -46,7 +46,8 @@ local function press(terminal, keys)
   terminal.stdin:write(keys)
 end
 
--- Continues the stopped job of an interactive shell, which answers one line, and ends the shell.
+-- Continues the stopped job of an interactive shell with fg, has the job answer one line, and ends
+-- the shell.
 local function assert_continues_with_fg(terminal)
   press(terminal, "fg\n")
   wait.eventually(function()
@@ -99,7 +100,7 @@ describe("etcdlock run at a terminal", function()
     local quiet = at_terminal "exec $COMMAND run $NAME --quiet -- true"
     local other = at_terminal "exec $COMMAND run $NAME -- true"
     etcd:await_keys(NAME .. "/", 3)
-    other:expect("queued since") -- both have waited for 1 s
+    other:expect("queued since") -- both runs have waited for 1 s
     wait.sleep(0.5)
     assert(lock:unlock())
     assert.equal(0, (quiet:wait()))
@@ -107,8 +108,9 @@ describe("etcdlock run at a terminal", function()
     assert.equal(0, (other:wait()))
   end)
 
-  -- Takes the same name as |lock|, a hold of this process, with a run of |options| (a list). Checks
-  -- that a run with |wanted| (a string of options) prints the pid of that run while it waits.
+  -- |lock| is a hold of this process. Starts a run with |options| (a list) that holds the same
+  -- name. Asserts that a second run, with |wanted| (a string of options), prints the pid of the
+  -- first one while it waits.
   local function assert_in_the_way(lock, options, wanted)
     clients.keep(assert(lock))
     local words = { "run", NAME, "--", "sh", "-c", "echo held; read line" }
