@@ -1,5 +1,5 @@
--- What README and the documents show runs as it stands there, and their links lead
--- somewhere.
+-- Tests that the code in README and in the documents runs unchanged, and that their links lead to
+-- files and headings that exist.
 -- Needs: one plain member, no sanitizer.
 
 local documents = require "spec.support.harness.documents"
@@ -32,9 +32,10 @@ describe("the documents' Lua", function()
   end)
 end)
 
--- The commands of a block as far as other files need to have them, without what is told of
--- them: of make all up to what the reader has to fill in, of other programs two words, for
--- scripts give them options.
+-- Returns a list of the commands in |text|, in the form in which other files must contain them. The
+-- form has no comments. Of make it has all words before a variable such as PREFIX=DIR, whose value
+-- the reader fills in. Of other programs it has the first two words, because scripts call them with
+-- other options.
 local function commands(text)
   local list = {}
   for line in text:gmatch "[^\n]+" do
@@ -44,7 +45,7 @@ local function commands(text)
   return list
 end
 
--- What |file| runs: all of it, or of a document the blocks that are run.
+-- Returns the text that runs if |file| is run: all of it, or in a document the blocks that are run.
 local function run_by(file)
   local text = assert(read_file(file))
   if not file:find "%.md$" then return text end
@@ -92,7 +93,7 @@ describe("each block of the documents", function()
   end)
 end)
 
--- The anchor of a heading.
+-- Returns the anchor of a heading.
 local function slug(heading)
   return (heading:lower():gsub("[^%w%s_-]", ""):gsub("%s", "-"))
 end

@@ -33,7 +33,7 @@ local function each_file(directory, pattern, visit)
   end
 end
 
--- Returns all source files as one text in which no string is split.
+-- Returns all source files as one text, in which the parts of each string that is split are joined.
 local function read_sources()
   local texts = {}
   local function add(path)

@@ -1,4 +1,4 @@
--- Each example prints what its comment promises.
+-- Tests that each example prints what its comment promises.
 
 local matrix = require "spec.support.harness.matrix"
 local port = require "spec.support.servers.port"
@@ -12,11 +12,12 @@ local wait = require "spec.support.harness.wait"
 
 local ACCOUNTS = { "account/anna", "account/ben", "account/carl" }
 local NAMES = { "hello", "report", "crash", "fencing", "page/news", "config", "api", "leader",
-  ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- of the examples' locks
+  ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- names of the examples' locks
 local KEYS = { "last-run/report", "fencing-example", "page/news", "shop/hosts", "shop/routes",
-  ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- that examples leave
+  ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- keys that examples leave in etcd
 
-local TTL = wait.ttl(6) -- of a sale: a worker may stand still on a busy machine
+-- Seconds; the TTL in a sale. On a busy machine a worker may stand still, so the TTL is long there.
+local TTL = wait.ttl(6)
 
 setup(function()
   for _, name in ipairs(NAMES) do suite.etcd():allow(name .. "/") end
@@ -204,7 +205,9 @@ describe("the example", function()
     assert.is_true(first and first ~= second, out)
     assert.matches("Worker %d+, which held the lock, was killed", out)
     local seconds = out:match "next worker got the lock (%S+) s later"
-    assert.is_true(tonumber(seconds) >= TTL / 2, out) -- its lease's time, less what was gone of it
+    -- The lock is free when the lease of the killed worker ends. A part of the TTL was over before
+    -- the worker was killed.
+    assert.is_true(tonumber(seconds) >= TTL / 2, out)
     assert.matches('\n  %- [^\n]* sell%(%)\n  %+ [^\n]* client:with_lock%("[^\n]*, sell%)\n$', out)
     assert.is_nil(out:find "[\r\27]")
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
@@ -256,7 +259,7 @@ describe("the example", function()
     assert.is_true(#out:match "\n( +without lock[^\n]*)\n" <= 60, out)
   end)
 
-  -- Presses Ctrl-C when flash_sale has printed |line|; it must end in |seconds|.
+  -- Presses Ctrl-C when flash_sale has printed |line|. Asserts that it ends within |seconds|.
   local function assert_ends_at_ctrl_c(line, seconds)
     local directory = temporary.directory()
     local command = ("exec '%s' examples/flash_sale.lua 500 300"):format(uv.exepath())

@@ -8,7 +8,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
--- With so long a TTL no keepalive is sent during a measurement.
+-- With so long a TTL, the client sends no keepalive during a measurement.
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 300 }
 
 -- The requests that a call may wait for: their names in the table, and their fields in stats.
@@ -18,9 +18,10 @@ local KINDS = {
   audit = "audits", revoke = "revokes",
 }
 
--- The calls of the rows, by the row's first cell. Each function prepares with a client and another
--- one, which counts as a client of another process, and calls cost(run, measured): |run| makes the
--- calls of the row; |measured| is the client that sends the requests, if not the first one.
+-- For each row, by the text of its first cell, a function(client, other, cost). |other| counts as a
+-- client of another process. The function makes its preparations and then calls cost(run,
+-- measured): |run| makes the calls of the row, and |measured| is the client that sends the requests
+-- (nil: |client|).
 local ROWS = {}
 
 ROWS["`lock`, free"] = function(client, _, cost)
@@ -65,7 +66,7 @@ ROWS["`unlock` with `linger`, and `lock` after it"] = function(client, _, cost)
 end
 
 ROWS["`lock`, handed off by another owner of the client"] = function(_, _, cost)
-  local client = connect { handoff_time = 60 } -- for a handoff even on a slow machine
+  local client = connect { handoff_time = 60 } -- long enough for a handoff on a slow machine
   assert(client:lock "warm"):unlock()
   local lock = assert(client:lock("a", { owner = "first" }))
   local pending = assert(client:lock_async("a", { owner = "second" }))
@@ -151,7 +152,7 @@ describe("doc/performance.md states the requests and writes of", function()
     it(call, function()
       rounds.undisturbed(function(timed)
         local client, other, count = connect(), connect { elsewhere = true }, 0
-        assert(client:lock "warm"):unlock() -- gets the lease
+        assert(client:lock "warm"):unlock() -- requests the lease
         assert(other:lock "warm"):unlock()
         assert(ROWS[call], "nobody runs this row")(client, other, function(run, measured)
           measured, count = measured or client, count + 1

@@ -1,5 +1,5 @@
--- The layer check reports each broken rule, and nothing else. Each test adds a file to a small tree
--- that follows all rules.
+-- Tests that the layer check reports each broken rule, and nothing else. Each test adds a file to a
+-- small tree that follows all rules.
 -- Needs: one plain member, no sanitizer.
 
 local proc = require "spec.support.programs.proc"

@@ -1,4 +1,4 @@
--- .ci/deps.sh, which installs Debian packages, beside an apt that is written here.
+-- Tests .ci/deps.sh, which installs Debian packages, with a script in place of apt.
 -- Needs: one plain member, no sanitizer.
 
 local proc = require "spec.support.programs.proc"

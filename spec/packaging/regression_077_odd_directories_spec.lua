@@ -1,5 +1,5 @@
--- `make install` wrote another directory than PREFIX into the command if that had a character that
--- sed or Lua's package.path gives a meaning, and ran what stood behind a quote.
+-- If PREFIX had a character that is special for sed or for Lua's package.path, `make install` wrote
+-- another directory into the command. If PREFIX had a quote, the shell ran the text behind it.
 -- Needs: one plain member, no sanitizer.
 
 local proc = require "spec.support.programs.proc"

@@ -1,6 +1,6 @@
--- `make install` with a relative PREFIX or DESTDIR copied the Lua files to a directory below lua/
--- of the checkout, and everything else below the checkout itself. The lines that it printed for a
--- shell replaced a LUA_PATH and a LUA_CPATH that were set.
+-- With a relative PREFIX or DESTDIR, `make install` copied the Lua files to a directory below lua/
+-- of the checkout, and everything else to a directory below the checkout itself. The lines that it
+-- printed for the user's shell replaced LUA_PATH and LUA_CPATH, even if they were set.
 -- Needs: one plain member, no sanitizer.
 
 local proc = require "spec.support.programs.proc"
