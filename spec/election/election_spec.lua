@@ -59,7 +59,8 @@ describe("an election", function()
     local token = lock:token()
     assert.is_true(lock:proclaim "b")
     assert.same({ "b", lock:key(), token }, { theirs:leader() })
-    clients.await_watched(client, lock) -- the watch would see a key without its lease
+    -- With this watch, the client would notice if proclaim detached the key from its lease.
+    clients.await_watched(client, lock)
     assert.is_true(lock:put(prefix .. "data", "v"))
     assert.is_true(lock:proclaim "c")
     assert.is_true(lock:delete(prefix .. "data"))
@@ -91,7 +92,7 @@ describe("an election", function()
     assert.is_true(lock:resign())
     lock = assert(client:lock "boss")
     assert_fails("deadlock", mine:campaign "a")
-    -- It shares a queue with locks.
+    -- An election shares its queue with the locks of the same name.
     assert_fails("timeout", clients.answered(theirs.campaign, theirs, "a", { timeout = 1 }))
     assert.is_true(lock:unlock())
   end)

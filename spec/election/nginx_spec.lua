@@ -74,7 +74,8 @@ describe("an election in nginx", function()
     assert.equal("nil\n", nginx:get("/code").body)
     nginx:signal "sighup"
     local second = observer:next(20)
-    if second == false then second = observer:next(20) end -- the old worker has resigned first
+    -- False means that the old worker had resigned before the new one led.
+    if second == false then second = observer:next(20) end
     assert.is_string(second)
     assert.are_not.equal(first, second)
     wait.eventually(function() return nginx:get("/code").body == "premature\n" end, 5, "its end")

@@ -26,7 +26,7 @@ local function assert_nobody() assert.same({ n = 1, false }, pack(observer:next(
 
 describe("an observer whose election has no leader", function()
   it("reports that after the leader has resigned, once, and then the next leader", function()
-    for _ = 1, 3 do -- also if the next leader has the same value
+    for _ = 1, 3 do -- the value of the next leader is the same
       local lock = assert(mine:campaign "1")
       assert.same({ "1", lock:key(), lock:token() }, { observer:next(10) })
       assert.is_true(lock:resign())
@@ -56,7 +56,7 @@ describe("an observer whose election has no leader", function()
     clients.assert_unchanged(observer, 0.3)
     assert.is_true(assert(mine:campaign "1"):resign())
     await_keys(0)
-    clients.assert_unchanged(observer, 0.3) -- the leader was skipped
+    clients.assert_unchanged(observer, 0.3) -- the observer has missed the leader
   end)
 
   it("reports that after its watch was broken meanwhile", function()

@@ -52,7 +52,8 @@ describe("an observer in a cluster", function()
     local observer = observe { endpoints = etcd:endpoint(1) .. "," .. etcd:endpoint(2) }
     assert.equal("0", (observer:next(30)))
     local last, token = 0, lock:token()
-    -- Reads what the observer knows; values are numbers that grow.
+    -- Reads what the observer reports within |seconds|. Fails if that is older than the last
+    -- report. The values are numbers that grow.
     local function read(seconds)
       local value, _, since = observer:next(seconds)
       if value then

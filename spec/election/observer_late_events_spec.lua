@@ -17,8 +17,8 @@ local function assert_sees(...)
   for _, value in ipairs { ... } do assert.equal(value, (observer:next(5))) end
 end
 
--- Replaces the watcher of the observer by one that reports no further change. Returns the function
--- that takes this back.
+-- Replaces the watcher of the observer by one that reports no further change. Returns a function
+-- that restores the watcher.
 local function swallow_changes()
   local watcher, changes, revision = observer._watcher, observer._watcher:changes()
   observer._watcher = {
@@ -44,8 +44,8 @@ local function follow(asked)
   lock = granted(asked)
 end
 
--- Runs observer:next(seconds) up to the answer of its first request to etcd; returns a function
--- that continues it.
+-- Runs observer:next(seconds) up to the answer to its first request. Returns a function that
+-- continues the call.
 local function ask_and_stop(seconds)
   return clients.ask_and_stop(other, function() return observer:next(seconds) end)
 end
@@ -56,7 +56,8 @@ before_each(function()
   observer = theirs:observe()
   lock = assert(mine:campaign "1")
   assert_sees "1"
-  clients.assert_unchanged(observer, 0.5) -- the watch is created, the leader read again
+  -- Until this ends, the client creates the watch and reads the leader again.
+  clients.assert_unchanged(observer, 0.5)
   observer._read_at = core.now() + 20
 end)
 

@@ -30,7 +30,8 @@ local function assert_sees(...)
   for _, value in ipairs { ... } do assert.equal(value, (observer:next(10))) end
 end
 
--- Waits until the watch of the observer is created, which reports all events from then on.
+-- Waits until etcd has created the watch of the observer. From then on, the watch reports all
+-- events.
 local function await_watch() assert.is_true(observer._watcher:wait_changed(5)) end
 
 -- Reads |observer| without waiting until it reports |value|. Fails if it reports an older leader or
@@ -49,7 +50,7 @@ local function assert_ends_with(value)
   return reports
 end
 
--- Replaces the observer by one whose client asks etcd through |server|.
+-- Replaces the observer by one whose client sends its requests through |server|.
 local function observe_through(server)
   observer = assert(connect { endpoints = server:endpoint() }:election "boss"):observe()
 end
@@ -109,7 +110,8 @@ describe("an observer", function()
   it("reports the current leader with next(0) and sends requests only after changes", function()
     local lock = assert(mine:campaign "1")
     wait.eventually(function() return observer:next(0) == "1" end, 5, "the leader")
-    wait.eventually(function() -- until the watch is created and the leader read again
+    -- Until this ends, the client creates the watch and reads the leader again.
+    wait.eventually(function()
       local calls = other:stats().calls
       clients.assert_unchanged(observer, 0.2)
       return other:stats().calls == calls
@@ -215,7 +217,8 @@ describe("an observer", function()
     assert.is_true(observer:close())
     assert_fails("closed", observer:next(1))
     assert.is_true(observer:close())
-    observer._watcher:pass(1) -- as another coroutine does that has just read the leader
+    -- Another coroutine that has just read the leader makes this call.
+    observer._watcher:pass(1)
     assert.is_true(observer._watcher:wait_changed(0), "a waiting coroutine is not woken")
     local kept
     for _ in (function(...)
@@ -239,7 +242,7 @@ describe("an observer", function()
     local closed = watch_too()
     closed:close()
     wait.eventually(function() return etcd:watchers() == count end, 5, "its watch is gone")
-    assert_fails("closed", closed:next(0)) -- so that it is not collected earlier
+    assert_fails("closed", closed:next(0)) -- keeps |closed| from being collected earlier
     watch_too()
     collectgarbage()
     collectgarbage()
@@ -279,7 +282,7 @@ describe("an observer with a broken watch", function()
     asked = assert(theirs:campaign_async("4", { owner = {} }))
     await_keys(2)
     server:pass()
-    assert.equal("3", (observer:next(5))) -- by the new watch, not the periodic read
+    assert.equal("3", (observer:next(5))) -- from the new watch, not from the periodic read
     clients.assert_unchanged(observer, 0.3)
     assert.is_true(second:resign())
     assert_sees "4"

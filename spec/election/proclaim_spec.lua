@@ -18,7 +18,7 @@ end)
 describe("lock:proclaim", function()
   local server, election, lock
 
-  -- Lets a proclaim of |value| fail; its transaction reaches etcd when |server| delivers it.
+  -- Makes proclaim(|value|) fail. Its transaction reaches etcd only when |server| delivers it.
   local function proclaim_late(value)
     server:answer("Txn", "late", rows.STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
     assert_fails("unavailable", lock:proclaim(value))

@@ -1,4 +1,5 @@
--- election:leader may send two requests, and each had 5 s of its own.
+-- election:leader may send two requests. Each of them had a limit of 5 s of its own, so the call
+-- could take 10 s.
 -- Runs alone: it measures a time.
 
 local clients = require "spec.support.harness.clients"
