@@ -43,7 +43,9 @@ describe("a failed request", function()
   local ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL = 10, 11, 12, 13
   local UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED = 14, 15, 16
 
-  -- Status, text of etcd or gRPC; expected: code, certainly not applied, retriable, lease is gone.
+  -- Each row: the gRPC status, and the text of etcd or gRPC. Then the expected results: the code;
+  -- and whether the request was certainly not applied, may be retried, and means that the lease is
+  -- gone.
   local ROWS = {
     { NOT_FOUND, "etcdserver: requested lease not found", "lost", true, false, true },
     { FAILED_PRECONDITION, "etcdserver: lease already exists", "conflict", true, true, false },
@@ -63,7 +65,8 @@ describe("a failed request", function()
     { RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", "no_space",
       false, false, false },
     { RESOURCE_EXHAUSTED, "etcdserver: too many requests", "unavailable", true, true, false },
-    -- etcd has refused a request that is too large; an answer comes of what was carried out.
+    -- In the first row etcd has refused a request that is too large. In the two other rows an
+    -- answer is too large, so etcd may have carried out the request.
     { RESOURCE_EXHAUSTED, "grpc: received message larger than max (3000000 vs. 2097152)", "invalid",
       true, false, false },
     { RESOURCE_EXHAUSTED, "Received message larger than max (40000000 vs. 33554432)", "invalid",
@@ -217,7 +220,7 @@ describe("an unreachable etcd", function()
   end)
 
   it('makes lock without a timeout fail with "unavailable" if it was never reached', function()
-    -- In a child process: an endless wait would block the whole suite.
+    -- This runs in a child process, because an endless wait would block the whole suite.
     local child = proc.lua [[
       local client = assert(require("etcdlock").connect { endpoints = "127.0.0.1:1" })
       print("answer", client:lock "a")
@@ -255,13 +258,13 @@ describe("an unreachable etcd", function()
     assert.is_false((lock:held()))
     assert.is_true(wait.now() - from < 15)
     local ok, result = client:with_lock("b", function() return "ran" end)
-    assert.same({ true, "ran" }, { ok, result }) -- the owner holds it already
+    assert.same({ true, "ran" }, { ok, result }) -- this owner holds "b" already
     second:unlock()
   end)
 end)
 
 describe("a server that is not etcd", function()
-  -- A program that answers all data of each connection with its argument.
+  -- A program with a server that answers all data on each connection with the program's argument.
   local SERVER = [[
     local uv, text = require "luv", ...
     local server = uv.new_tcp()

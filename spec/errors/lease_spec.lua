@@ -43,7 +43,8 @@ end)
 
 -- ---- leases ----
 
--- Longer than a test waits: a lease that the client does not know has to be revoked, not expire.
+-- The TTL is longer than a test waits. So the client must revoke a lease that it does not know: the
+-- lease does not expire in time.
 local LONG_LEASE = { ttl = 60 }
 
 describe("a lease request is retried or fails as the error table says after", function()
@@ -130,7 +131,8 @@ describe("a stream that breaks", function()
     end
     for i, row in ipairs(ROWS) do
       interrupt("Watch", row)
-      -- The keepalive stream is opened at the next renewal, which is too slow to try each row.
+      -- The client opens its keepalive stream again only at the next renewal, so a test of each row
+      -- would take too long.
       if i % 4 == 1 then interrupt("LeaseKeepAlive", row) end
     end
     assert.is_true(lock:check())
@@ -163,7 +165,8 @@ end)
 -- ---- tokens ----
 
 describe("a token is fetched again and the call retried three times after", function()
-  -- The real etcd has no authentication: the client accepts that answer in place of a token.
+  -- The real etcd answers that it has no authentication. The client accepts this answer in place of
+  -- a token.
   each_row(function(row)
     stage:connect { user = "somebody", password = "secret" }
     assert.is_number(stage.client:ping())
@@ -181,7 +184,7 @@ describe("a token is fetched again and the call retried three times after", func
 end)
 
 describe("Authenticate is not repeated for each call after", function()
-  -- No call is sent, and further calls fail with the same error.
+  -- The client sends no call, and further calls fail with the same error.
   each_row(function(row)
     stage:connect { user = "somebody", password = "secret" }
     stage:script(row, "Authenticate")

@@ -68,7 +68,7 @@ local function assert_heard(server, method, status, text)
   return row_of(number, said)
 end
 
--- Asserts that a call failed as |row| says, with a message that has the address of |server|.
+-- Asserts that a call failed as |row| says, and that its message contains the address of |server|.
 local function assert_told(server, row, ok, message, code)
   assert.is_nil(ok)
   assert.equal(row[3], code, message)
@@ -160,7 +160,8 @@ describe("etcd with authentication", function()
     files = certs.new()
     local key, public = files:key "rsa", files:path "public.pem"
     proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
-    -- At the default cost a busy machine checks a password for longer than a request may take.
+    -- At the default cost of bcrypt, a busy machine may check a password for longer than a request
+    -- may take.
     etcd = Etcd.start { args = { "--bcrypt-cost", "4", "--auth-token",
       ("jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=60s"):format(public, key) } }
     ctl(etcd, "user", "add", "root:root")
@@ -226,7 +227,7 @@ describe("a member without a leader", function()
   it('answers "no leader", and lock fails with "unavailable"', function()
     local etcd = start { members = 3 }
     local server = listen_to(etcd:endpoint())
-    -- Long, because a client without a lease asks for a lease and sends no other request.
+    -- The TTL is long, because a client whose lease has ended requests a lease and sends no Txn.
     local client = connect(server:endpoint(), { ttl = 60 })
     assert(client:lock "a"):unlock()
     etcd:kill(2)

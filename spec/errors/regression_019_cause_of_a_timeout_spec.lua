@@ -1,5 +1,6 @@
--- The message of a timeout named an outage that had ended. With contention within one client, it
--- claimed that etcd had not answered. It has to name what keeps the lock from the caller now.
+-- The message of a timeout named an outage that was over. If callers of one client contended for a
+-- lock, the message said that etcd had not answered. It must name what keeps the lock from the
+-- caller at the time of the timeout.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
@@ -22,11 +23,11 @@ it("regression 019: a timeout after an outage does not name the outage as its ca
   local lock = assert(other:lock "a")
   assert(client:lock "b"):unlock()
   etcd:kill()
-  -- By then keepalives have failed.
+  -- When this ends, keepalives have failed.
   wait.eventually(function() return client:stats().failed_attempts >= 3 end)
   etcd:restart()
   wait.eventually(function() return client:ping() end, 10, "an answer")
-  -- A wait may report that etcd did not answer it, but not the outage before.
+  -- A wait may report that etcd did not answer during this wait, but not the earlier outage.
   local timeouts = 0
   wait.eventually(function()
     local _, message, code = client:lock("a", { timeout = 1 })
@@ -38,14 +39,15 @@ it("regression 019: a timeout after an outage does not name the outage as its ca
   assert.is_true(lock:unlock())
 end)
 
--- Lets 20 coroutines of |client| compete for a lock; returns how many waits ended with each code
--- ("held": granted), and as `message` that of the last `unavailable`.
+-- Lets 20 coroutines of |client| compete for a lock. Returns a table: for each code, how many waits
+-- ended with it ("held": granted), and in `message` the message of the last `unavailable`.
 local function contend(client)
   local codes, workers = {}, {}
   for i = 1, 20 do
     workers[i] = coroutine.wrap(function()
       for _ = 1, 3 do
-        -- Longer than a busy etcd takes to answer, shorter than the others hold the lock.
+        -- The timeout is longer than a busy etcd needs to answer, but shorter than the other
+        -- coroutines hold the lock in turn.
         local pending = assert(client:lock_async("a", { timeout = 1, owner = i }))
         local lock, message, code
         repeat
@@ -104,7 +106,8 @@ it("regression 019: a lost hold reports the cause of the loss, not later failure
     lock = assert(client:lock("a", { timeout = 10 }))
     fail "etcdserver: request timed out"
     assert.equal("expired", lock:wait_lost(10))
-    -- Either of these means that a busy machine has caused the loss.
+    -- Each of these two causes means that a busy machine, and no scripted answer, has caused the
+    -- loss.
     return not why():find "did not run" and not why():find "a keepalive was not answered"
   end, 5, "a loss for what is scripted")
   assert.matches("request timed out", why())

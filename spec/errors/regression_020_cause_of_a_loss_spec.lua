@@ -1,5 +1,5 @@
--- Two messages were wrong. A hold that was lost because its process was stopped blamed etcd. Text
--- of a server reached the terminal unchanged, with its escape sequences.
+-- Two messages were wrong. When a hold was lost because its process had been stopped, the message
+-- blamed etcd. Text from a server reached the terminal unchanged, with its escape sequences.
 
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"

@@ -52,7 +52,7 @@ describe("regression 054: the message of connect does not show", function()
       local fix = "is a text, but must be a file name; a text goes into " .. option .. "_pem"
       for _, text in ipairs { KEY, KEY:gsub("\n", "\r"), KEY:gsub("\n", " "), ENCODED } do
         assert_refused({ [option] = text }, option, fix)
-        -- Also if no endpoint needs TLS.
+        -- connect refuses the option even if no endpoint needs TLS.
         assert_refused({ [option] = text, endpoints = "http://127.0.0.1:2379" }, option, fix)
         assert_refused({ [option] = text, [option .. "_pem"] = text }, option, fix)
       end

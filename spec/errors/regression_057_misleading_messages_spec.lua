@@ -1,5 +1,5 @@
--- Messages about wrong values stated a condition that the value met, or none that the caller could
--- act on, and a client without a session was shown as if etcd were out of reach.
+-- Messages about wrong values stated a condition that the value met, or one that did not help the
+-- caller. tostring of a client without a session said that etcd was unreachable.
 
 local clients = require "spec.support.harness.clients"
 local port = require "spec.support.servers.port"

@@ -1,5 +1,5 @@
--- The client read an answer as if it always fitted its request. An answer without the expected
--- responses, or nested thousands of levels deep, crashed the process.
+-- The client assumed that each answer fits its request. An answer that lacked the expected
+-- responses, or was nested thousands of levels deep, crashed the process.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -104,9 +104,9 @@ end)
 
 -- ---- batches ----
 
--- Has five locks ask for their keys while two requests are out, until at least two of the five
--- left in one batch. All answers of etcd to them go on with |bytes| behind the header. Returns what
--- each call returned.
+-- Starts five lock calls while two requests are in flight. Repeats this until at least two of the
+-- five requests left in one batch. In all of etcd's answers to the five, |bytes| follow the header.
+-- Returns the results of each call.
 local function lock_in_a_batch(bytes)
   local round, all = 0, {}
   assert(client:lock "warm"):unlock()

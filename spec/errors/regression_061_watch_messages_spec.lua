@@ -1,5 +1,5 @@
--- If etcd ended an established watch with "permission denied", the process crashed. A refusal
--- without a watch id could end another wait than that for which etcd had refused the watch.
+-- If etcd ended an established watch with "permission denied", the process crashed. If etcd refused
+-- a watch and its answer had no watch id, the client could end a wait for another watch.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -53,7 +53,8 @@ end
 
 -- ---- established watches ----
 
--- Starts a wait of |client| for the lock |name|, a watch of which is established.
+-- Starts a wait of |client| for the lock |name|. Returns the pending lock when its watch is
+-- established.
 local function wait_established(name, opts)
   local watches = client:stats().watches
   local waiter = assert(client:lock_async(name, opts))

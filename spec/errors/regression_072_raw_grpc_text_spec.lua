@@ -1,7 +1,7 @@
--- Text of gRPC reached users: an IPv6 address with an unknown zone failed with "Failed to create
--- secure client channel", and gRPC wrote lines to standard error. So did the path of a unix socket
--- with a space. "%" and two hex digits in a zone or in such a path were decoded as a character.
--- IPv6 addresses without brackets or a port were refused without a hint.
+-- Raw text of gRPC reached users. If an IPv6 address had an unknown zone, or the path of a unix
+-- socket had a space, calls failed with "Failed to create secure client channel", and gRPC wrote
+-- lines to standard error. In a zone or in such a path, "%" and two hex digits were decoded as one
+-- character. An IPv6 address without brackets or a port was refused without a hint.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"

@@ -1,5 +1,5 @@
--- The client accepted messages of any size, so a server could have it take all memory. An error
--- for an answer that is too large counted as proof that the request was not carried out.
+-- The client accepted messages of any size, so a server could make it use all memory. The error
+-- about an answer that is too large counted as proof that etcd had not carried out the request.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -12,7 +12,8 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local assert_fails = clients.assert_fails
 local server, client, large
 
--- A field that no message has, which is skipped, of a few bytes more than are accepted.
+-- Writes a file with a field that no message has, and that the client would skip. The field has
+-- 33 MiB; the client accepts messages of up to 32 MiB.
 setup(function()
   large = temporary.directory() .. "/large"
   local file = assert(io.open(large, "wb"))

@@ -1,5 +1,6 @@
--- The client used a lease that was shorter than it had asked for, and so less than a lock delay, a
--- revision that is none, and one of several keys where it had read one.
+-- The client used answers that cannot be right. A lease was shorter than the client had requested,
+-- so it could be shorter than the lock delay. A revision was 0 or negative. The answer to a read of
+-- one key had several keys.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"

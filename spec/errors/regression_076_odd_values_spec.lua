@@ -1,5 +1,5 @@
--- lock:expire accepted math.huge. Of an IPv6 zone that looks like an escape in a URI gRPC made
--- another one.
+-- lock:expire accepted math.huge. gRPC took "%" and two digits in an IPv6 zone for an escape
+-- sequence of a URI, and used another zone.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"

@@ -1,5 +1,5 @@
--- An etcd with a CORRUPT alarm refuses each write before it applies it. The client took that for an
--- outage: within 14 s it asked for 50 leases, and revoked 76 that did not exist.
+-- An etcd with a CORRUPT alarm refuses each write before it applies it. The client took these
+-- refusals for an outage: within 14 s it requested 50 leases, and revoked 76 that did not exist.
 
 local clients = require "spec.support.harness.clients"
 local rows = require "spec.support.harness.error_rows"

@@ -1,6 +1,7 @@
--- A call that could not wait, for example in a comparator of table.sort in a coroutine of an event
--- loop, had no answer from etcd. Then a read in the background had none either. From then on every
--- timeout of an observer was reported as "unavailable", although etcd answered again.
+-- If a call that cannot wait gets no answer, the client reads from etcd in the background. (A call
+-- in a comparator of table.sort, for example, cannot wait in the coroutine of an event loop.) If
+-- this read got no answer either, every later timeout of an observer was reported as "unavailable",
+-- although etcd answered again.
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"

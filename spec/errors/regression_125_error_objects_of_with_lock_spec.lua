@@ -1,7 +1,7 @@
--- The handler that takes the traceback of an error inside with_lock replaced an error object whose
--- __tostring raises an error by that error. with_lock kept the last error object alive, and with it
--- all locks and clients that the object referenced. In PUC Lua 5.1 the message of the event
--- "raised" was the error object itself.
+-- The function of with_lock raised an error object whose __tostring raised an error, too. The
+-- handler that takes the traceback then replaced the object by the second error. Besides, with_lock
+-- kept the last error object alive, and with it all locks and clients that the object referenced.
+-- In PUC Lua 5.1 the message of the event "raised" was the error object itself.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

@@ -1,6 +1,7 @@
--- Messages about wrong arguments showed neither the value nor the fix, or were untrue: a text
--- instead of the table of options, endpoints with names, an option without a name, a client among
--- the arguments, a missing value of a leader. break_lock took a fraction for a token.
+-- Messages about wrong arguments were untrue, or showed neither the value nor the fix. The
+-- arguments were: a string instead of the table of options, a table with names as endpoints, an
+-- option without a name, a client, and no value for a leader. Besides, break_lock accepted a
+-- fraction as a token.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -118,7 +119,8 @@ it("regression 130: an error in a tail call inside with_lock has the caller's li
   assert.matches("regression_130[^:]*:%d+: lock:put", message)
   ok, message = coroutine.resume(coroutine.create(call))
   assert.is_false(ok)
-  if _VERSION ~= "Lua 5.1" or jit then -- there coxpcall may run the function in its own coroutine
+  -- In PUC Lua 5.1, coxpcall may run the function in a coroutine of its own.
+  if _VERSION ~= "Lua 5.1" or jit then
     assert.matches("regression_130[^:]*:%d+: lock:put", message)
   end
 end)

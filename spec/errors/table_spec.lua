@@ -16,7 +16,7 @@ local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.
 local STATUS, ROWS = rows.STATUS, rows.ROWS
 local within = Stage.within
 
--- More examples of the last row: texts of an etcd that cannot process a request.
+-- More texts for the last row of the table, from an etcd that cannot process a request.
 local TROUBLE = {
   UNAVAILABLE = { "etcdserver: no leader", "etcdserver: leader changed",
     "etcdserver: request timed out, possibly due to previous leader failure" },
@@ -159,8 +159,8 @@ end)
 -- ---- locks and tries ----
 
 describe("lock ends as the error table says after", function()
-  -- Asserts that lock with |timeout| fails after |low| to |high| seconds with the message of |row|
-  -- behind |where|; returns the number of requests and the code.
+  -- Asserts that lock with |timeout| fails after |low| to |high| seconds, and that its message is
+  -- |where| followed by the message of |row|. Returns the number of requests and the code.
   local function assert_refused(row, timeout, low, high, where)
     local count, lock, message, code = stage.server:count("Txn", function()
       return within(low, high, function() return stage.client:lock("b", { timeout = timeout }) end)
@@ -203,7 +203,7 @@ describe("lock ends as the error table says after", function()
     assert.is_true(lock:check())
     assert.are_not.equal(first:lease(), lock:lease())
     assert.same({ false, "lost" }, { first:held() })
-    suite.etcd():revoke(first:lease()) -- it still exists in etcd
+    suite.etcd():revoke(first:lease()) -- the lease still exists in etcd
   end)
 end)
 
@@ -233,7 +233,7 @@ describe("lock is retried and puts one key after", function()
 end)
 
 describe("try_lock is retried or fails as the error table says after", function()
-  -- A try that fails may have been applied all the same: no key may stay behind.
+  -- etcd may have applied a try that fails, and yet no key may stay behind.
   each_row(function(row)
     stage:connect_idle()
     stage:script(row, "Txn", not row.retriable and -1 or 1)
@@ -273,7 +273,7 @@ describe("lock without any answer", function()
     end)
     assert.is_nil(lock)
     assert.equal("unavailable", code, message)
-    -- The key itself may be deleted by now.
+    -- This waits for a new revision and not for the key, because the key may be deleted by now.
     wait.eventually(function() return suite.etcd():revision() > before end, 5, "put")
     stage:assert_free "b"
   end)
