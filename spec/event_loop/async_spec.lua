@@ -52,7 +52,9 @@ describe("a pending lock", function()
       if event == "lingering" then assert.is_true(held:unlock()) end
       local asked = assert(client:lock_async("a", { linger = 60 }))
       local fd, lock = asked:pollfd(), nil
-      wait.eventually(function() -- it may be readable because of the unlock before
+      -- The descriptor may be readable only because of the unlock before. In this case, the test
+      -- polls again.
+      wait.eventually(function()
         assert.equal(1, #socket.select({ { getfd = function() return fd end } }, nil, 5), event)
         lock = asked:step()
         return lock ~= false
@@ -102,7 +104,8 @@ describe("a pending lock", function()
     for i = 1, 20 do
       asked[i] = assert(patient:lock_async("a", { timeout = 60 + i }))
     end
-    -- Once the client has its watch, the short timeouts below need no answer of etcd.
+    -- When the client watches its predecessor, the waits with the short timeouts below need no
+    -- answer from etcd.
     wait.eventually(function() return patient:stats().watches > 0 end, 5, "the place")
     local from = wait.now()
     for i = 1, 20 do

@@ -10,7 +10,7 @@ local wait = require "spec.support.harness.wait"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local client, lock
 
-local PROMISED = 0.25 -- seconds
+local PROMISED = 0.25 -- seconds within which Ctrl-C ends a wait
 
 -- Starts a Lua program that connects and runs |source|, which can use `client`. The program prints
 -- the outcome, and goes on with a try_lock after a line of input.

@@ -23,7 +23,7 @@ end
 
 describe("a client", function()
   it("keeps its lease during a wait and during work that are longer than the TTL", function()
-    -- In so long a wait a lock without a reference is garbage-collected.
+    -- The lock is kept, because Lua would collect a lock without a reference during so long a wait.
     clients.keep(assert(other:lock("a", { max_hold = 4.2 })))
     lead()
     local lock = assert(client:lock "a")
@@ -45,13 +45,13 @@ describe("a client", function()
 
   it("notices that its key was deleted while the program does not wait", function()
     local lock = assert(client:lock "a")
-    wait.sleep(0.1) -- the key of a short hold is not watched
+    wait.sleep(0.1) -- the client watches the key only after 50 ms of a hold
     etcd:del(lock:key())
     wait.eventually(function() return not lock:held() end, 5, "the loss")
-    assert.equal("deleted", lock:wait_lost(0)) -- from the watch, not from the hold deadline
+    assert.equal("deleted", lock:wait_lost(0)) -- reported by the watch, not by the hold deadline
   end)
 
-  -- As a watchdog or a profiler sends them.
+  -- A watchdog or a profiler may send signals at this rate.
   it("keeps its hold and the timeout of a wait while a signal arrives every 10 ms", function()
     local child = proc.lua([[
       local endpoint, prefix = ...
@@ -96,7 +96,7 @@ describe("a client", function()
       local from = wait.now()
       local lock, message, code = client:lock("a", { timeout = timeout })
       local took = wait.now() - from
-      -- "unavailable" if etcd sent nothing within so short a time.
+      -- The code is "unavailable" if etcd sent nothing within so short a time.
       clients.assert_fails(code == "unavailable" and code or "timeout", lock, message, code)
       assert.is_true(took >= timeout and took < timeout + wait.SLACK, took)
     end

@@ -1,5 +1,6 @@
 -- In an event loop, a call that had to wait raised an error if the process had no free descriptor,
--- also in unlock, instead of returning "nomem". So did a wait with a closed client.
+-- instead of returning "nomem". Even unlock did so. A wait with a closed client raised an error as
+-- well.
 local loops = require "spec.support.programs.loops"
 
 for _, loop in ipairs { "cqueues", "luv", "copas" } do

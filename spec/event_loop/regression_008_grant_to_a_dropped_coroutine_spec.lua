@@ -1,5 +1,5 @@
--- A lock was granted to a coroutine that no longer ran, and stayed held while other clients waited:
--- the object that watched for the end of the wait kept the coroutine from being collected.
+-- A lock was granted to a coroutine that no longer ran, and stayed held while other clients waited.
+-- The object that watches for the end of a wait kept the coroutine from being collected.
 local loops = require "spec.support.programs.loops"
 
 it("regression 008: a wait in a dropped cqueues controller ends at garbage collection",

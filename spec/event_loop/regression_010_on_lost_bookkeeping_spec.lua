@@ -1,6 +1,6 @@
 -- In an event loop, each unlock of a lock with an on_lost handler left an entry in the client's
--- tables. The wakeup for a loss could go to a coroutine that waited in unlock, which calls no
--- handler, so that the handler ran late.
+-- tables. Besides, the wakeup for a loss could go to a coroutine that waited in unlock. unlock
+-- calls no handlers, so the handler ran late.
 local loops = require "spec.support.programs.loops"
 local suite = require "spec.support.harness.suite"
 

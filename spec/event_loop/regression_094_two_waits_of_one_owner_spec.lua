@@ -1,5 +1,5 @@
--- Of two coroutines with one owner that waited for a lock, the second got it only when the first
--- had released it. Both hung if the first waited for the second.
+-- Two coroutines with the same owner waited for one lock. The second coroutine got it only after
+-- the first had released it. If the first one waited for the second before that, both hung.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -18,8 +18,8 @@ end)
 
 after_each(clients.close_all)
 
--- Runs |second| in a coroutine while another one waits for the lock "a" as OWNER; the first gets
--- the lock afterwards.
+-- Runs |second| in a coroutine while another coroutine waits for the lock "a" as OWNER. Afterwards
+-- the waiting coroutine gets the lock.
 local function beside_a_wait(second)
   local loop = cqueues.new()
   local first

@@ -1,4 +1,4 @@
--- Tests the socket through which the core wakes waits in nginx. The spec takes the part of nginx,
+-- Tests the socket through which the core wakes waits in nginx. This spec plays the role of nginx,
 -- so that sanitizers can check the thread of the socket.
 
 local clients = require "spec.support.harness.clients"
@@ -32,7 +32,7 @@ local function begin()
   return assert(id), assert(path)
 end
 
--- Ends the wait |id|. Returns whether its number was sent and not answered.
+-- Ends the wait |id|. Returns true if a connection had sent its number and was not answered.
 local function finish(id)
   return (core:end_nginx_wait(id))
 end
@@ -331,7 +331,7 @@ describe("the wake socket", function()
     end)
   end)
 
-  -- The child may open 100 descriptors, and leaves only one of them, to connect with.
+  -- The child may open 100 descriptors. It leaves one of them free, for its end of the connection.
   it("closes a new connection at once if the process has no free descriptor", function()
     local child = proc.talk { "sh", "-c", 'ulimit -n 100; exec "$@"', "sh", uv.exepath(),
       "spec/support/programs/child.lua", [[
