@@ -1,5 +1,5 @@
--- Batching: transactions that start while others are in flight leave together. Each caller gets
--- the result that its transaction would have had alone.
+-- Tests batches: transactions that start while others are in flight leave together. Each caller
+-- gets the result that its transaction would have had alone.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
@@ -48,8 +48,8 @@ local function assert_held(all)
   return locks
 end
 
--- Calls |round|(number) until it returns 0 failed attempts, three times at most: on a busy machine
--- etcd may answer too late for reasons of its own.
+-- Calls |round|(number) until it returns 0 failed attempts, at most three times, because on a busy
+-- machine etcd may answer some attempts too late.
 local function assert_none_fails(round)
   local number, failed = 0
   repeat
@@ -140,8 +140,8 @@ describe("concurrent lock_async calls", function()
       server:answer("Txn", "never", 14, "lost", 2)
       local hang = ask(client, numbered(number .. "/hangs/", 2))
       assert_held(answers(ask(client, numbered(number .. "/passes/", 20))))
-      -- The unanswered calls fail only after etcd has been silent for 0.6 s, so no failure yet
-      -- means that the 20 others did not wait for them.
+      -- The unanswered calls fail only after 0.6 s of silence. If none has failed by now, the 20
+      -- other calls did not wait for them.
       local failed = client:stats().failed_attempts - before
       assert_held(answers(hang))
       return failed
@@ -235,8 +235,8 @@ describe("a batched transaction", function()
   end)
 end)
 
--- While etcd is unreachable, one request probes it for all others.
--- The first answer must end that.
+-- While etcd is unreachable, one request probes it and all others wait. After the first answer, no
+-- request may wait for another one.
 it("after an outage, ping does not wait for another unanswered request", function()
   local server = clients.scripted(suite.endpoint())
   local client = connect { endpoints = server:endpoint() }
@@ -249,7 +249,7 @@ it("after an outage, ping does not wait for another unanswered request", functio
     local asked = assert(client:lock_async "a")
     wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
     assert(client:ping())
-    -- 0: the ping did not wait until the held request failed.
+    -- If no attempt has failed, the ping did not wait until the held request failed.
     local failed = client:stats().failed_attempts - before
     server:tell "Txn"
     assert.is_true(clients.granted(asked):unlock())

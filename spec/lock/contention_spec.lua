@@ -1,5 +1,5 @@
--- Many processes that contend for one lock: one holder at a time, grants in queue order, also if
--- waiters are killed, interrupted or time out.
+-- Tests many processes that contend for one lock. There is one holder at a time, and grants follow
+-- the queue, even if waiters are killed, are interrupted or time out.
 
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
@@ -270,7 +270,7 @@ describe("a waiter that leaves the queue", function()
 end)
 
 describe("waiters", function()
-  -- The clients stay open, so they must end the watches themselves.
+  -- The clients stay open, so no watch ends because its client is closed.
   it("leave no watch behind after their hold, or after another waiter gives up", function()
     local etcd = suite.start()
     finally(function() etcd:stop() end)
@@ -313,7 +313,7 @@ describe("waiters", function()
       waiters[i] = actor(etcd, "herd")
       enqueue(waiters[i], etcd, "herd", i + 1)
     end
-    -- One watcher for each waiter, and one of the holder once it watches its own key.
+    -- One watcher for each waiter, and one more if the holder watches its own key already.
     wait.eventually(function()
       local count = etcd:watchers()
       return count == COUNT or count == COUNT + 1, count .. " watchers"

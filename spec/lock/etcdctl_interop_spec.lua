@@ -1,4 +1,4 @@
--- Interoperation: `etcdctl lock`, which uses Go's concurrency.Mutex, and etcdlock share one queue.
+-- Tests that `etcdctl lock`, which uses Go's concurrency.Mutex, and etcdlock share one queue.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -30,8 +30,9 @@ local function etcdctl_lock(name, ttl)
   ctl.process = proc.spawn({
     "etcdctl", "lock", "--ttl", tostring(ttl or 10), prefix .. name,
   }, { nil, pipe, 2 }, {
-    -- The other settings are in our environment. One endpoint only: with several members etcdctl
-    -- may send the auth token of one member to another that does not know it yet, and fails.
+    -- etcdctl gets its other settings from the environment of this process. It gets one endpoint
+    -- only: with several members etcdctl may send the auth token of one member to another, which
+    -- does not know the token yet, and then fails.
     env = { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() },
   })
   pipe:read_start(function(_, data)

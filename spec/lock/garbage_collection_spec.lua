@@ -1,5 +1,5 @@
--- Handles that are dropped instead of released, in every state, and programs that end while they
--- hold locks or wait for etcd.
+-- Tests handles that are dropped, in every state, instead of released. Also tests programs that end
+-- while they hold locks or wait for etcd.
 
 local matrix = require "spec.support.harness.matrix"
 local clients = require "spec.support.harness.clients"
@@ -24,8 +24,8 @@ local function collect()
   collectgarbage()
 end
 
--- Takes the lock "a" |times| times (1) and drops it. It runs in a coroutine because the stack of
--- the main coroutine might still refer to the handle.
+-- Takes the lock "a" |times| times (1) and drops it. The calls run in a coroutine, because the
+-- stack of the main coroutine might still refer to the handle.
 local function forget(times)
   coroutine.wrap(function()
     for _ = 1, times or 1 do assert(client:lock "a") end
@@ -213,8 +213,8 @@ describe("a lock that was dropped without unlock", function()
     end
   end)
 
-  -- The clients do not recognize each other, so there is no deadlock to detect. A wait that blocks
-  -- the process collects once after 1 s.
+  -- The clients act as if they were in two processes, so they detect no deadlock. A wait that
+  -- blocks the process runs a garbage collection after 1 s.
   it("is collected within 5 s if another client waits for it", function()
     collectgarbage "stop"
     finally(function() collectgarbage "restart" end)
@@ -321,7 +321,8 @@ describe("the end of a program", function()
     return child
   end
 
-  -- Allows for a busy etcd, but the limit is far below the TTL, so no lease has expired by itself.
+  -- The limit of 1 s is enough for a busy etcd. It is far below the TTL, so no lease can have
+  -- expired.
   local function assert_nothing_left()
     wait.eventually(function() return not etcd:keys(prefix)[1] and not etcd:leases()[1] end, 1,
       "nothing left")
@@ -333,7 +334,8 @@ describe("the end of a program", function()
   end)
 
   it("releases 1,000 held locks", function()
-    -- The client gives this 0.5 s at exit; with a sanitizer that is enough for fewer locks.
+    -- At exit the client has 0.5 s for these releases. With a sanitizer, this is enough for fewer
+    -- locks.
     run(([[
       locks = {}
       for i = 1, %d do locks[i] = assert(client:lock("a" .. i)) end

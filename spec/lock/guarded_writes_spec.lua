@@ -143,8 +143,8 @@ describe("a former holder", function()
   end)
 
   it('gets "lost" from a put that is sent right after break_lock', function()
-    -- The client can hardly have received the watch event of the deletion yet: the guard in the
-    -- transaction stops the write.
+    -- The client has probably not received the watch event of the deletion yet. So the guard in the
+    -- transaction must stop the write.
     for i = 1, 20 do
       local mine = assert(client:lock("b" .. i))
       assert.is_true(other:break_lock("b" .. i, mine:token()))

@@ -16,7 +16,8 @@ local function ask(client, owner)
   return assert(client:lock_async("a", { owner = owner }))
 end
 
--- Starts acquisitions for the owners 1 to |count|; returns when all but one of them wait, or all.
+-- Starts acquisitions for the owners 1 to |count|. Returns the pending locks when at least |count|
+-- - 1 of them wait.
 local function ask_many(client, count)
   local asked = {}
   for i = 1, count do asked[i] = ask(client, i) end
@@ -68,7 +69,7 @@ describe("handoff within a client", function()
         assert.equal(token, lock:token())
         -- A queue read that stays unanswered for four holds would end the handoff.
         wait.eventually(function() return server:out "Txn" == 0 end)
-        assert.is_true(lock:check()) -- is answered after the queue read
+        assert.is_true(lock:check()) -- its answer comes after that of the queue read
         assert.is_true(lock:unlock())
       end
       local looks = client:stats().looks / turn
@@ -118,8 +119,8 @@ describe("handoff within a client", function()
     assert.is_true(granted(theirs):unlock())
   end)
 
-  -- A waiter that the queue read does not show has come later, so only the holds since the read
-  -- count against the limit.
+  -- A waiter that the queue read does not show has come after the read. So only the holds since the
+  -- read count against the limit.
   it("stops after 8 holds when another client enqueues during a queue read", function()
     local server = clients.scripted(suite.endpoint())
     local client = connect { endpoints = server:endpoint(), handoff = 8, handoff_time = 60 }
@@ -146,7 +147,7 @@ describe("handoff within a client", function()
     clients.assert_wait(theirs)
     for _ = 1, 3 do pass() end
     server:tell "Txn"
-    assert.is_true(lock:check()) -- is answered after the queue read
+    assert.is_true(lock:check()) -- its answer comes after that of the queue read
     repeat pass() until not lock
     assert.is_true(behind >= 4 and behind <= 8, behind .. " holds")
     assert.is_true(granted(theirs):unlock())
@@ -172,7 +173,7 @@ describe("handoff within a client", function()
     await_queue(other, 2)
     repeat assert(client:ping()) until wait.now() > over -- shows that etcd answers
     server:tell "Txn"
-    assert.is_true(lock:check()) -- is answered after the queue read
+    assert.is_true(lock:check()) -- its answer comes after that of the queue read
     assert.is_true(lock:unlock())
     local their_lock = granted(theirs)
     assert.is_false(asked[2]:step())
@@ -255,7 +256,7 @@ describe("the next owner of a client", function()
   end)
 end)
 
--- The order of the writes hangs on the key of a plain lock, and on a marker key of a write lock.
+-- A plain lock orders its guarded writes by its own key, and a write lock by a marker key.
 local function test_late_put_before_handoff(mode)
   local server = clients.scripted(suite.endpoint())
   finally(function()

@@ -20,8 +20,9 @@ after_each(function()
 end)
 
 describe("the hold deadline", function()
-  -- Seconds. A keepalive counts from the time when it was sent, but only after the answer to a read
-  -- that is sent once the keepalive is answered: two answers, each |LATE| seconds late.
+  -- Seconds. The hold deadline counts from the time at which a keepalive was sent. It moves only
+  -- when the keepalive is proven: etcd must answer the keepalive, and then a read that the client
+  -- sends after this answer. Each of the two answers is |LATE| seconds late.
   local TTL, MARGIN, LATE, TOLERANCE = 8, 0.8, 0.45, 0.1
   local MOST = TTL - MARGIN - 2 * LATE + TOLERANCE
   local client
@@ -76,7 +77,8 @@ describe("a client", function()
       local lock, lost = assert(client:lock "a"), client:stats().lost
       -- Keepalives still succeed, but no read of the key does.
       server:answer("Txn", "before", UNAVAILABLE, "etcdserver: no leader")
-      -- No call on the lock itself here: it would find the loss by its clock.
+      -- The test calls no method of the lock here, because such a call would find the loss by its
+      -- clock.
       wait.eventually(function() return client:stats().lost == lost + 1 end, 5, "the loss")
       server:pass()
       local next_one = connect { endpoints = etcd:endpoint() }
@@ -86,7 +88,8 @@ describe("a client", function()
       assert.equal("expired", lock:wait_lost(0))
       return clients.assert_fails("lost", lock:check())
     end
-    -- If the machine stalled, the message names that instead: again, at most five times.
+    -- If the machine stalled, the message names the stall instead. The test then tries again, at
+    -- most five times in all.
     local rounds, message = 0
     repeat
       message, rounds = lose(), rounds + 1

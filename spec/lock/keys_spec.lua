@@ -7,7 +7,7 @@ local function assert_counts(name, key, lease, mode, permits)
   assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key, lease) })
 end
 
--- Asserts that |key|, attached to |lease| (1f), is no entry.
+-- Asserts that |key|, attached to |lease| (1f), is no entry in the queue of |name|.
 local function assert_stranger(name, key, lease)
   assert.is_nil(core.parse_key(name, key, lease or "1f"),
     ("%q in the queue of %q"):format(key, name))
@@ -151,7 +151,7 @@ describe("name_of_key", function()
     for _, key in ipairs {
       "", "a", "1f", "/1f", "a/", "a/g", "/read/1f", "a/read/read/1f", "a/permit/1f",
       "a/write/read/1f", "a/write/order/1f",
-      "a/read/order/1f-2", "a/write/order/1f-2", -- of earlier versions
+      "a/read/order/1f-2", "a/write/order/1f-2", -- marker keys of earlier versions
     } do
       assert_name(nil, key)
     end

@@ -13,7 +13,7 @@ local client, other
 before_each(function() client, other = connect(), connect { elsewhere = true } end)
 after_each(clients.close_all)
 
--- The option, in seconds: longer than any test.
+-- Options with a linger, in seconds, that is longer than any test.
 local LONG = { linger = 60 }
 
 -- Acquires and unlocks lock "a" with |opts| (nil: LONG), so that it lingers; returns the handle.
@@ -127,7 +127,7 @@ describe("a lingering lock", function()
     leave { linger = 0.3 }
     local lock = assert(client:lock("a", { linger = 2 }))
     wait.sleep(0.8)
-    clients.await_watched(client, lock) -- before that, the lock may not linger
+    clients.await_watched(client, lock) -- a key that is not watched yet does not always linger
     local core = lock._core
     assert.is_true(lock:unlock())
     assert.equal(1, #keys())
@@ -162,7 +162,7 @@ describe("a lingering lock", function()
   it("is acquired with a new token after its key was deleted", function()
     local lock = leave()
     etcd:del(lock:key())
-    local again = wait.eventually(function() -- once the watch has told of the deletion
+    local again = wait.eventually(function() -- until the watch has reported the deletion
       local one = assert(client:lock("a", LONG))
       if one:token() > lock:token() then return one end
       one:unlock()

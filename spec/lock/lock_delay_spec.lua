@@ -86,7 +86,7 @@ local HOLDER = [[
   end
 ]]
 
--- For each kind: starts an acquisition that conflicts with the hold of HOLDER.
+-- For each kind of lock: a function that starts an acquisition which conflicts with HOLDER's hold.
 local NEXT = {
   lock = function(client, opts) return client:lock_async("of-lock", opts) end,
   try = function(client, opts) return client:lock_async("of-try", opts) end,
@@ -307,7 +307,7 @@ describe("a client", function()
     local lost = assert(client:lock("c", { lock_delay = 2 }))
     etcd:revoke(lost:lease())
     assert.is_truthy(lost:wait_lost(20))
-    assert(client:lock("c", { lock_delay = 2 })):unlock() -- finds that the lease is gone
+    assert(client:lock("c", { lock_delay = 2 })):unlock() -- the client finds that the lease is gone
     for _, lock in ipairs(held) do
       assert.is_true(lock:check())
       assert.is_true(lock:unlock())

@@ -192,7 +192,8 @@ describe("a waiter", function()
     clients.keep(assert(client:lock "a"))
     local child = proc.lua(WAITER, etcd:endpoints(), prefix)
     etcd:del(second_in_line().key)
-    -- No watch covers the key of a waiter: it finds the loss when its turn would come.
+    -- The client does not watch the key of a waiter. So it finds the loss only when it would grant
+    -- the lock to this waiter.
     local lock = client:lock "a"
     lock:unlock()
     lock:unlock()
@@ -333,7 +334,7 @@ describe("wait_lost", function()
 
   it("never returns before its timeout, at any fraction of a second", function()
     local lock = assert(client:lock "a")
-    wait.sleep(0.05) -- by then the I/O thread mostly drives the loop
+    wait.sleep(0.05) -- by then the I/O thread drives the loop, in most cases
     for _ = 1, 11 do
       local from = wait.now()
       assert_fails("timeout", lock:wait_lost(0.1))

@@ -37,7 +37,7 @@ describe("max_hold", function()
     assert.is_true(waiter:check())
   end)
 
-  -- The caller's clock decides: the I/O thread may end the hold later.
+  -- held compares the time by itself, because the I/O thread may end the hold later.
   it("makes held return false as soon as no time is left", function()
     for _ = 1, 50 do
       local lock = assert(client:lock("a", { max_hold = 0.02, timeout = 5 }))
@@ -107,7 +107,8 @@ describe("expire", function()
     local asked = assert(other:lock_async("a", { timeout = 5 }))
     wait.eventually(function() return #client:queue "a" == 2 end)
     assert.is_true(lock:expire(0.3))
-    -- No call on the lock itself here: it would find the loss by its clock.
+    -- The test calls no method of the lock here, because such a call would find the loss by its
+    -- clock.
     wait.eventually(function() return asked:dirty() end, 3, "the next one's turn")
     local next_one, message = asked:step()
     assert.is_truthy(next_one, message)

@@ -1,5 +1,5 @@
--- Tests bad input: misuse raises an error, a value that cannot work returns "invalid"; both name
--- the option and show the value.
+-- Tests bad input. Misuse raises an error; a value that cannot work returns "invalid". The messages
+-- of both name the option and show the value.
 
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"

@@ -18,7 +18,7 @@ local function put(name, value)
   etcd:put(prefix .. name, value or "")
 end
 
--- Writes the entry |name| of another program in the same way.
+-- Writes the key |name|, an entry of another program, until the test ends.
 local function put_entry(name, value)
   strangers[#strangers + 1] = prefix .. name
   etcd:put_entry(prefix .. name, value or "")
@@ -269,7 +269,7 @@ describe("an entry of another program", function()
       assert_fails("timeout", clients.answered(client.lock, client, "a", { timeout = 0.75 }))
       local asked = assert(client:lock_async("a", { timeout = 5 }))
       wait.eventually(function() return #client:queue "a" == 2 end)
-      -- The client sends almost no reads any more: only its watch can report the deletion.
+      -- By now the client sends almost no reads, so only its watch can report the deletion.
       local looks = client:stats().looks
       wait.sleep(0.1)
       assert.is_true(client:stats().looks <= looks + 1)

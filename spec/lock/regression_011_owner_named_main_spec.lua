@@ -1,5 +1,6 @@
--- On Lua 5.1 and LuaJIT, which have no value for the main coroutine, the option owner = "main"
--- was taken for the main coroutine: such a caller shared its holds instead of waiting.
+-- Lua 5.1 and LuaJIT have no value for the main coroutine. With the option owner = "main", a caller
+-- there was taken for the main coroutine: it shared the holds of the main coroutine instead of
+-- waiting.
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 

@@ -54,7 +54,8 @@ for _, call in ipairs { "lock", "write_lock", "multi_lock" } do
       assert_value "next"
       assert.is_true(lock:put(KEY, "last"))
       assert_value "last"
-      -- Go's RWMutex passes a key that was rewritten, so the key of a writer must not be.
+      -- Go's RWMutex does not wait for a key that was rewritten, so the client must not rewrite the
+      -- key of a writer.
       if call == "write_lock" then
         assert.equal(lock:token(), (select(2, lock:get(lock:key()))))
         local marker = ("%sa/write/order/%x"):format(prefix, lock:token())

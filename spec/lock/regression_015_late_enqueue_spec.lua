@@ -1,6 +1,6 @@
--- An enqueue of unknown outcome was applied by etcd more than 8 s later, after the client had
--- stopped looking for the key. The key stayed in the queue, and blocked other clients, for as
--- long as its client lived.
+-- etcd applied an enqueue of unknown outcome more than 8 s later, when the client had stopped
+-- looking for the key. The key stayed in the queue for as long as the client lived, and blocked
+-- other clients.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"

@@ -1,5 +1,5 @@
--- try_lock of a free lock failed while locks below its name came and went: each read found keys
--- that were newer than the read before.
+-- If locks below the name of a free lock came and went all the time, try_lock of the free lock
+-- failed, because each of its reads found keys that were newer than the previous read.
 
 local clients = require "spec.support.harness.clients"
 local loops = require "spec.support.programs.loops"

@@ -11,8 +11,9 @@ local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefi
 
 after_each(clients.close_all)
 
--- Asks |core| for the lock |name| and releases it after |spins| short calls, which end between
--- the time before the request leaves and long after its answer. Returns the released lock.
+-- Asks |core| for the lock |name| and releases it after |spins| short calls. Depending on |spins|,
+-- the release comes before the request leaves, long after its answer, or in between. Returns the
+-- released lock.
 local function release_after(core, name, spins)
   local wish = assert(core:lock(prefix .. name, ""))
   for _ = 1, spins do core:stats() end
@@ -26,7 +27,7 @@ it("regression 033: a core lock released while it is pending is not held afterwa
   assert(client:lock "warm"):unlock()
   local wishes = {}
   for i = 1, ROUNDS do
-    -- One name shared with the other rounds, and one name used only once.
+    -- All rounds share the first name. The second name is used only once.
     wishes[2 * i - 1] = release_after(client._core, "one", i * 7 % 400)
     wishes[2 * i] = release_after(client._core, "name/" .. i, i * 13 % 400)
   end

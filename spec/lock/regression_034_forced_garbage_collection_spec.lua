@@ -31,8 +31,8 @@ local COUNTER = [[
   end
 ]]
 
--- Returns the number that |program|, run after COUNTER with a client of |endpoint| (the suite's),
--- prints as "collections N".
+-- Runs COUNTER and then |program|, with a client of |endpoint| (nil: the suite's). Returns the
+-- number that |program| prints as "collections N".
 local function counted(program, endpoint)
   local child = proc.lua(COUNTER .. program .. "\nclient:close()",
     endpoint or suite.endpoints(), prefix)

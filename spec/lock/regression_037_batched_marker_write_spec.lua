@@ -1,6 +1,7 @@
--- After a write of unknown outcome the client rewrites the marker key before the next write. If
--- that request left in a batch, its key was read from the stack of a function that had returned,
--- so the request could name a wrong key and leave the marker key as it was.
+-- After a write of unknown outcome, the client rewrites the marker key before the next write. If
+-- the rewrite left in a batch, the client read the name of the marker key from the stack of a
+-- function that had returned. So the rewrite could name a wrong key, and leave the marker key
+-- unchanged.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

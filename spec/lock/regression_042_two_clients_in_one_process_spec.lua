@@ -1,5 +1,5 @@
--- One process had two clients. A call of the second client for a lock that the first one held,
--- made inside the first client's with_lock, blocked the process forever.
+-- A process had two clients. Inside with_lock of the first client, it called the second client for
+-- the same lock. The call blocked the process forever.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -28,7 +28,7 @@ describe("regression 042: a second client of the process", function()
     end)
     assert.is_true(ok, message, code)
     assert.matches('lock "a" is held by another client of this program', message, 1, true)
-    assert.is_true(wait.now() - from < 4) -- the call with a timeout alone would wait for 10 s
+    assert.is_true(wait.now() - from < 4) -- a wait without a detected deadlock would take 10 s
     assert.is_true(assert(other:lock "a"):unlock())
   end)
 

@@ -1,5 +1,6 @@
--- When its release failed, with_lock returned the same as if its function had never run. A caller
--- that repeated the failed call did the work twice, and the results of the function were lost.
+-- When the release of the lock failed, with_lock returned the same as if its function had never
+-- run. A caller that then repeated the call did the work twice. The results of the function were
+-- lost.
 
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"

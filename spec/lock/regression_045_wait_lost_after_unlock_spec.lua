@@ -1,5 +1,5 @@
--- wait_lost of a lock that was released with linger, and taken again by a later hold with the same
--- key, waited for the end of the later hold.
+-- A lock was released with linger, and a later hold took over its key. wait_lost of the released
+-- lock waited for the end of the later hold.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

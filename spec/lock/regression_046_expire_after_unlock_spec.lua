@@ -1,5 +1,5 @@
--- expire of a lock that was released with linger, and taken again by a later hold with the same
--- key, ended the later hold.
+-- A lock was released with linger, and a later hold took over its key. expire of the released lock
+-- ended the later hold.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

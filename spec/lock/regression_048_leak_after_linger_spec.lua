@@ -1,5 +1,6 @@
--- A lock that was released with linger still referred to the core's lock. If a later hold took
--- over the key and leaked, the lock stayed held for as long as the first handle was kept.
+-- The handle of a lock that was released with linger still referred to the lock of the core. If a
+-- later hold took over the key and leaked, the lock stayed held for as long as the program kept the
+-- first handle.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

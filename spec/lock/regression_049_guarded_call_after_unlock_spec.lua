@@ -1,6 +1,7 @@
--- Another coroutine released a lock before a guarded call saw its answer. A read that etcd had
--- answered during the next owner's hold returned a value, a write that was applied during its own
--- hold was reported as failed, and a late read was reported as a loss that the client did not have.
+-- A coroutine released a lock while another one waited for the answer to a guarded call. Then three
+-- results were wrong. A read that etcd answered during the next owner's hold returned a value. A
+-- write that etcd applied during its own hold was reported as failed. A late read was reported as a
+-- loss, although no hold was lost.
 
 local clients = require "spec.support.harness.clients"
 local cqueues = require "cqueues"

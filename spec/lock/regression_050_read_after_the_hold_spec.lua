@@ -1,5 +1,5 @@
--- A read that was answered after its hold had ended failed with "key is gone" and lost, whatever
--- had ended the hold.
+-- If a read was answered after its hold had ended, it failed with the code "lost" and the message
+-- "key is gone", whatever had ended the hold.
 
 local clients = require "spec.support.harness.clients"
 local cqueues = require "cqueues"
@@ -8,13 +8,14 @@ local suite = require "spec.support.harness.suite"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local KEY = prefix .. "x"
 
--- What ends a hold: the code that reports it, and the function that ends the hold of |lock|.
+-- For each way to end a hold: the code that reports it, and a function that ends the hold of
+-- |lock|.
 local ENDS = {
   ["max_hold"] = { "lost", function(lock)
     assert(lock:expire(0.001))
     assert.equal("max_hold", lock:wait_lost(5))
   end },
-  -- The binding for nginx does the same when a request ends.
+  -- The nginx binding makes this call when a request ends.
   ["the end of its nginx request"] = { "not_held", function(lock) lock._core:outlive() end },
 }
 

@@ -1,5 +1,5 @@
--- A hold that took over a lingering key with another value of linger left the key for as long as
--- the first hold had asked for.
+-- If a hold took over a lingering key and had another linger time, the key still lingered for the
+-- time of the first hold.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -16,7 +16,8 @@ after_each(clients.close_all)
 -- Takes the lock and releases it with a linger of |seconds|; returns the token.
 local function leave(seconds)
   local lock = assert(client:lock("a", { linger = seconds }))
-  clients.await_watched(client, lock) -- a key that is not watched yet may not linger
+  -- A key that is not watched yet does not always linger.
+  clients.await_watched(client, lock)
   assert.is_true(lock:unlock())
   return lock:token()
 end

@@ -1,5 +1,5 @@
 -- An error in an on_lost handler of one lock ended the call before the handlers of other lost locks
--- had run. Without a further call of the client they never ran.
+-- had run. If the program made no further call, these handlers never ran.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -9,7 +9,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local LOCKS = 5
 local client, locks, calls
 
--- Registers two handlers for each of the locks, which raise errors with their number.
+-- Registers two handlers for each lock. Each handler raises an error with its number.
 before_each(function()
   client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 } ()
   locks, calls = {}, {}

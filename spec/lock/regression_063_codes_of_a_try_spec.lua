@@ -1,5 +1,6 @@
--- try_lock returned "timeout", which is none of its codes, if etcd answered other requests but not
--- its own in time. It returned "locked" if another owner of the same client waited for etcd, too.
+-- If etcd answered other requests but not the request of try_lock in time, try_lock returned
+-- "timeout", which is not one of its codes. If another owner of the client waited for etcd as well,
+-- try_lock returned "locked".
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -21,7 +22,8 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
--- Waits for |asked| while |client| pings etcd. Returns its results.
+-- Pings etcd with |client| until the pending lock |asked| is decided. Returns the results of
+-- |asked|.
 local function ended_beside_pings(asked)
   local lock, message, code
   wait.eventually(function()
@@ -50,7 +52,7 @@ it('regression 063: a try is "unavailable" if the release before it has no answe
   local lock = clients.keep(assert(client:lock("a", { owner = "first" })))
   clients.await_watched(client, lock)
   server:hold_back "Txn"
-  assert.is_true(lock._core:release()) -- as unlock, which would wait for the answer
+  assert.is_true(lock._core:release()) -- unlock would wait for the answer
   clients.await_held(server, client)
   local asked = assert(client:lock_async("a", { timeout = 0, owner = "second" }))
   assert_fails("unavailable", ended_beside_pings(asked))

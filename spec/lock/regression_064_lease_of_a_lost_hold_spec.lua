@@ -1,6 +1,6 @@
--- close revoked the lease of a hold that was lost, so that the next owner had the lock before the
--- lock delay was over. So did a keepalive during the lock delay that was answered with TTL 0, as a
--- deposed leader of etcd may do while the lease lives.
+-- close revoked the lease of a lost hold, so the next owner got the lock before the lock delay was
+-- over. A keepalive during the lock delay did the same if its answer had TTL 0. A deposed leader of
+-- etcd may send such an answer while the lease lives.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -28,7 +28,7 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
--- Keepalives have no answer until server:pass.
+-- Makes all keepalives fail until server:pass.
 local function stop_keepalives()
   server:answer("LeaseKeepAlive", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
   server:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
@@ -44,8 +44,8 @@ local function lose()
   return over
 end
 
--- Asserts that |asked| gets its lock after |over|, but before the lease without a keepalive has
--- ended for sure.
+-- Asserts that |asked| gets its lock after the time |over|, and at most 2 s later (more on a busy
+-- machine).
 local function assert_granted_after(over, asked)
   local lock = clients.granted(asked)
   local now = wait.now()
@@ -114,7 +114,8 @@ it("regression 064: a process that ends after a lost hold leaves the lock delay"
     print "closed"
   ]], suite.endpoint(), prefix, tostring(TTL), tostring(DELAY))
   child:expect("^%d", 10)
-  local over = wait.now() + DELAY + 1 -- at least; its last keepalive may be TTL / 3 old
+  -- This is the earliest time: the last keepalive may be TTL / 3 old.
+  local over = wait.now() + DELAY + 1
   local asked = assert(other:lock_async "a")
   child:kill "sigstop"
   wait.sleep(TTL + 0.2)

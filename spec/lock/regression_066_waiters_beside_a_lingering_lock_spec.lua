@@ -1,5 +1,5 @@
--- Owners that waited in a client whose own key lingered were granted only after the linger time,
--- and a try in another mode was told "locked" because of that key.
+-- While a client's own key lingered, other owners of this client got the lock only after the linger
+-- time. A try in another mode returned "locked" because of this key.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -27,7 +27,7 @@ it("regression 066: owners that wait get a lock with a long linger in their orde
   for i = 1, 5 do
     local lock = granted(pending[i])
     assert.is_true(lock:unlock())
-    -- Taking it again comes after those that wait.
+    -- Another try must come after the owners that wait.
     local again = client:try_lock("a", opts)
     if i < 5 then assert.is_nil(again) else assert.is_true(again:unlock()) end
   end

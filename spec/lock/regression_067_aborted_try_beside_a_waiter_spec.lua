@@ -1,5 +1,5 @@
--- A try that was given up left a question about the holder's lease in flight. Its answer reached
--- the next waiter, which was told "locked" while its key stayed in the queue.
+-- A try was cancelled while its request about the holder's lease was in flight. The answer reached
+-- the next waiter instead. This waiter failed with "locked", but its key stayed in the queue.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

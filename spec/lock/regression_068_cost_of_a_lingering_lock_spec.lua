@@ -1,6 +1,6 @@
--- A hold with a short linger woke the process hundreds of times per second, and stats counted a
--- key that only lingered as held. A key with a lock delay could linger, so that after a crash it
--- blocked others although it had been unlocked.
+-- A hold with a short linger woke the process hundreds of times per second. stats counted a key
+-- that only lingered as held. A key with a lock delay could linger: after a crash it blocked
+-- others, although it had been unlocked.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

@@ -1,6 +1,6 @@
--- Any key below a lock's name that ended in hex digits was taken for an entry: user data such as
--- "order/1001" kept the lock "order" from ever being free, break_lock deleted it, and an election
--- reported it as its leader. An entry is attached to the lease that its name contains.
+-- Any key below a lock's name that ended in hex digits was taken for an entry. So user data such as
+-- "order/1001" blocked the lock "order" forever, break_lock deleted it, and an election reported it
+-- as its leader. Now an entry must be attached to the lease that its name contains.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -11,7 +11,7 @@ local connect = clients.connector { endpoints = suite.endpoints(), prefix = pref
 local assert_fails, granted, keep = clients.assert_fails, clients.granted, clients.keep
 local client, other
 
--- Below the name "order".
+-- User data: keys below the name "order".
 local DATA = {
   "1001", "cafe", "2026", "1f-2", "read/77", "read/77-1", "write/77", "permit/1f.1",
   "permit/1f-2.3",
@@ -43,7 +43,8 @@ local function assert_data(name)
   for _, key in ipairs(keys) do assert.equal("price=12", (etcd:get(key))) end
 end
 
--- Calls |check| with user data below "order" that has no lease, and then one of another program.
+-- Calls |check| twice with user data below "order": first without a lease, then with the lease of
+-- another program.
 local function with_data(check)
   for _, lease in ipairs { false, etcd:grant(600) } do
     put_data("order", lease or nil)
@@ -152,7 +153,8 @@ describe("regression 069: user data below a lock's name", function()
     for _ = 1, 5 do assert(client:ping()) end
     assert.equal(#DATA + 1, #etcd:keys(prefix .. "order/"))
     assert.equal(deletes, client:stats().deletes)
-    assert.is_true(assert(other:lock("order", SOON)):unlock()) -- which does
+    -- The entry of another client ends the linger.
+    assert.is_true(assert(other:lock("order", SOON)):unlock())
   end)
 
   it("costs lock and try_lock at most two requests more than a free name", function()
@@ -168,7 +170,8 @@ describe("regression 069: user data below a lock's name", function()
 end)
 
 describe("regression 069: an entry that somebody overwrote with another lease or none", function()
-  -- Calls |check| with the function that overwrites a key, in both ways.
+  -- Calls |check| twice with a function that overwrites a key: first without a lease, then with
+  -- another lease.
   local function with_overwrite(check)
     for _, lease in ipairs { false, etcd:grant(600) } do
       check(function(key) etcd:put(key, "price=12", lease or nil) end)

@@ -1,6 +1,6 @@
--- What other clients write into their keys broke the tools that deal with such clients: names of
--- 1.4 MB, or that the user may not read, made queue, queues and break_lock fail, and an infinite
--- lock_delay made "ls --json" raise.
+-- Text that other clients wrote into their keys broke the tools for such clients. Names of 1.4 MB,
+-- or names that the user may not read, made queue, queues and break_lock fail. An infinite
+-- lock_delay made "ls --json" raise an error.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -25,7 +25,7 @@ local function label(fields)
   return '{"host":"h","pid":1,"since":2,' .. fields .. "}"
 end
 
--- Fails unless queue and queues return one entry, as a holder, and neither shows it other names.
+-- Fails unless queue and queues return one entry, which is a holder and shows no other names.
 -- Returns the entry.
 local function assert_listed(client)
   local entry = assert(client:queue "order")[1]
@@ -42,7 +42,7 @@ local function run(...)
 end
 
 local NAME_OF_1_4_MB = '"' .. ("x"):rep(HUGE) .. '"'
--- The label of an entry that is first in the queue -> what it says.
+-- Labels of an entry that is first in its queue, by what they contain.
 local INVALID = {
   ["a first name of 1.4 MB"] = label('"first":' .. NAME_OF_1_4_MB),
   ["a name of 1.4 MB"] = label('"names":["' .. prefix .. 'order",' .. NAME_OF_1_4_MB .. "]"),

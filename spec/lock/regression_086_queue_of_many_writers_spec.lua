@@ -1,5 +1,5 @@
--- queue looked for the note of a downgrade among all keys for each writer: for 20,000 writers it
--- took 12.6 s of the caller's CPU, in nginx of the worker's.
+-- For each writer, queue searched all keys for the marker key of a downgrade. With 20,000 writers
+-- this took 12.6 s of CPU time in the caller's thread, which in nginx is the worker.
 -- Runs alone: it compares CPU times.
 
 local clients = require "spec.support.harness.clients"
@@ -31,7 +31,7 @@ local function put_entries(name, mode)
   end
 end
 
--- Returns the least CPU time of some calls of queue.
+-- Returns the least CPU time of three calls of queue.
 local function cpu_of_queue(client, name)
   local least = math.huge
   for _ = 1, 3 do

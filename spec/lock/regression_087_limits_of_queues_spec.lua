@@ -1,5 +1,5 @@
--- queues failed with "invalid" if etcd compacted the revision that it reads in pages, and had no
--- limit of time: each of its requests had the usual 5 s.
+-- queues reads one revision of etcd in pages. If etcd compacted this revision meanwhile, queues
+-- failed with "invalid". Besides, queues had no time limit: each of its requests had the usual 5 s.
 -- Needs: one plain member.
 
 local Swallow = require "spec.support.servers.swallow"
@@ -11,7 +11,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local keep = clients.keep
 
--- Seconds: the limit of a call without a timeout, and half a second for a busy machine.
+-- Seconds: the limit of a call without a timeout, and a reserve for a busy machine.
 local LIMIT = 5.75
 
 after_each(function()
@@ -19,8 +19,8 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
--- Lets etcd compact its last revision before the requests with the numbers |from| to |to| of
--- |client|.
+-- Makes etcd compact up to its last revision before each request of |client| from number |from| to
+-- number |to|.
 local function compact_before(client, from, to)
   local ask, count = client._run_txn, 0
   function client:_run_txn(...)

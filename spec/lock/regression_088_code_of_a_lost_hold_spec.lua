@@ -1,5 +1,5 @@
--- A guarded write that had to wait for an earlier one failed with "not_held", as after an unlock,
--- if the hold was lost before it could be sent.
+-- A guarded write had to wait for an earlier one. If the hold was lost before the write could be
+-- sent, the write failed with "not_held", as after an unlock, instead of "lost".
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -25,7 +25,7 @@ local CALLS = {
   downgrade = function(lock) return lock:downgrade() end,
 }
 
--- What ends a hold -> a function that does it, and the reason of the loss.
+-- For each way to end a hold: a function that ends it, and the reason of the loss.
 local ENDS = {
   max_hold = { function(lock) assert(lock:expire(0.5)) end, "max_hold" },
   ["the deletion of its key"] = { function(lock) etcd:del(lock:key()) end, "deleted" },

@@ -1,5 +1,5 @@
 -- When a lease ended in etcd, or another cluster answered, the holds of a client ended one after
--- the other: some answered "held" for a moment after others had answered "lost".
+-- the other. For a moment, some were still "held" while others were already "lost".
 -- Needs: one plain member.
 
 local Etcd = require "spec.support.servers.etcd"
@@ -21,8 +21,8 @@ local function take_many(client)
   return locks
 end
 
--- Looks at the locks again and again until one is lost. Returns how many of those that were looked
--- at after that were held, and the reasons of the losses.
+-- Checks the locks again and again until one is lost. Returns how many locks that were checked
+-- after this one were still held, and the reasons of the losses.
 local function held_after_a_loss(locks)
   local held, is_lost, reasons = 0, false, {}
   local ends = wait.now() + 30
@@ -43,7 +43,7 @@ describe("regression 089: all holds of a client are lost at once", function()
   it("if their lease ends in etcd", function()
     local server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 6 })
     local locks = take_many(client)
-    -- More than one: the client does not read an answer that is late.
+    -- Five answers are changed, because the client ignores an answer that is late.
     server:extend("LeaseKeepAlive", protobuf.number(3, 0), 5)
     local held, reasons = held_after_a_loss(locks)
     assert.same({ 0, { revoked = true } }, { held, reasons })

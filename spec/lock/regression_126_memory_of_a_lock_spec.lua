@@ -1,5 +1,5 @@
--- Each held lock took a third more memory on Lua's heap: the table of its options had 18 fields.
--- With more than 16 a Lua table has room for 32.
+-- Each held lock took a third more memory on Lua's heap, because the table of its options had 18
+-- fields. A Lua table with more than 16 fields has room for 32.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"

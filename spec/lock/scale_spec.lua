@@ -59,8 +59,8 @@ describe("a client", function()
     assert.equal(client:lease(), leases[1])
     assert.equal(COUNT, client:stats().held)
 
-    -- The sleep exceeds the TTL, so that the lease must be renewed. Keepalives and proof reads cost
-    -- the same as for one lock.
+    -- The sleep is longer than the TTL, so the client must renew the lease. Keepalives and proof
+    -- reads for many locks cost the same as for one lock.
     local before = client:stats()
     wait.sleep(4.2)
     for i = 1, COUNT do assert.is_true((locks[i]:held())) end
@@ -132,7 +132,7 @@ describe("a queue of 300 waiters", function()
       print "done"
       for i = 1, #clients do clients[i]:close(1) end
     ]]
-    -- A long TTL: with 300 waiters at once, etcd may not answer for many seconds.
+    -- The TTL is long, because with 300 waiters at once etcd may not answer for many seconds.
     local holder = assert(etcdlock.connect {
       endpoints = etcd:endpoints(), prefix = prefix, ttl = 30,
     })

@@ -29,7 +29,7 @@ local function spent(run)
   return after
 end
 
--- Does the same as spent, again until the holds of |run| were too short for a watch.
+-- Like spent, but repeats |run| until its holds are too short for a watch of their keys.
 local function spent_briefly(run)
   return clients.briefly(function() return spent(run) end)
 end
@@ -58,8 +58,8 @@ describe("a client", function()
     assert.is_nil(counted.failed_attempts)
   end)
 
-  -- A watch may report a deletion that the member does not show yet: then a second read goes
-  -- through the quorum.
+  -- A watch may report a deletion before the member that answers the read has applied it. The
+  -- client then reads a second time, through the quorum.
   it("sends two requests to wait for a lock, and one or two reads when it becomes free", function()
     local lock, pending = assert(other:lock "a"), nil
     local before = client:stats()
@@ -72,7 +72,7 @@ describe("a client", function()
       lock:unlock()
       wait.eventually(function() return pending:step() end)
     end)
-    local watches = turn.watches or 0 -- of the own key, after a long hold
+    local watches = turn.watches or 0 -- a watch of the own key, after a long hold
     assert.is_true(turn.looks <= 2 and watches <= 1, turn.looks)
     assert.equal(turn.looks + watches, turn.rpcs)
     assert(pending:step()):unlock()

@@ -107,7 +107,7 @@ describe("acquisitions on a revoked lease", function()
   it("keep their order on the new lease", function()
     local asked, got = {}, {}
     server:hold_back "Txn"
-    local before = assert(client:lock_async "b") -- the others leave after it
+    local before = assert(client:lock_async "b") -- the requests below leave after this one
     clients.await_held(server, client)
     etcd:revoke(client:lease())
     for i = 1, 3 do asked[i] = assert(client:lock_async("a", { owner = i })) end
@@ -183,15 +183,15 @@ describe("a semaphore with late answers", function()
     local asked = assert(slow:lock_async())
     etcd:await_keys(prefix, 4)
     clients.assert_wait(ahead[1], ahead[2], asked)
-    -- The client reads because a change came before its new watch, and a second time, through the
-    -- quorum, because of a change after that.
+    -- The client reads because a change came before its new watch. It reads again, through the
+    -- quorum, because another change comes during the first read.
     server:hold_back "Txn"
     etcd:put(prefix .. "noise", "x")
     server:interrupt("Watch", STATUS.UNAVAILABLE, "etcdserver: no leader")
     clients.await_held(server, client)
     assert.is_true(first:unlock())
     first = clients.granted(ahead[1])
-    clients.assert_wait(asked) -- long enough for the watch event
+    clients.assert_wait(asked) -- takes long enough for the watch event
     server:hold_back "Txn"
     server:tell "Txn"
     clients.await_held(server, client)
@@ -201,7 +201,7 @@ describe("a semaphore with late answers", function()
     server:tell "Txn"
     clients.assert_wait(asked)
     assert.is_true(first:unlock())
-    -- Within 1 s: not by the read that is made every 10 s.
+    -- This takes less than 1 s, so it does not depend on the periodic read after 10 s.
     wait.eventually(function() return asked:step() end, 1, "its turn")
     assert.is_true(asked:step():unlock())
     etcd:del(prefix .. "noise")

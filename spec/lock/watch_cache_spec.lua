@@ -35,7 +35,7 @@ describe("a cached watch", function()
   it("serves the next wait for the same key", function()
     local server = clients.scripted(etcd:endpoint())
     waiter = connect { endpoints = server:endpoint() }
-    -- Asserts that a wait for |name| begins |count| watches, or one more for its own key.
+    -- Asserts that a wait for |name| starts |count| watches, or one more, of the client's own key.
     local function assert_begins(count, name)
       local before = waiter:stats().watches
       local is_long = pass(name, holder, waiter)
@@ -79,7 +79,7 @@ describe("a cached watch", function()
     end
     local from = uv.hrtime()
     assert(loop:loop())
-    assert.is_true((uv.hrtime() - from) / 1e9 < 50) -- no read after a minute has helped
+    assert.is_true((uv.hrtime() - from) / 1e9 < 50) -- so no periodic read has found a deletion
     local stats = waiter:stats()
     assert.is_true(stats.watches < TURNS / 2, stats.watches .. " watches")
   end)
