@@ -24,7 +24,7 @@ end
 
 describe("a multi-lock", function()
   local function lose(take)
-    local watchful = connect { ttl = 60 } -- no background read meanwhile
+    local watchful = connect { ttl = 60 } -- with this TTL no background read happens in the test
     local lock = assert(watchful:multi_lock { "a", "b", "c" })
     clients.await_watched(watchful, lock)
     take(lock)
@@ -76,7 +76,7 @@ describe("a multi-lock", function()
     end
   end)
 
-  -- Returns a client that asks etcd through |server|, where its watches get no answer.
+  -- Returns a client that sends its requests through |server|. Its watches get no answer.
   local function deaf(server)
     local client_of_it = connect { endpoints = server:endpoint(), ttl = 60 }
     assert(client_of_it:lock "first"):unlock()
@@ -97,7 +97,8 @@ describe("a multi-lock", function()
       assert.is_true(mine:put(prefix .. "data", "2"))
       etcd:del((other:queue(name)[1].key))
       assert_fails("lost", mine:put(prefix .. "data", "late"))
-      etcd:await_keys(prefix, 1) -- without a watch it would wait for its old keys
+      -- The client has no watch, so its next multi-lock would wait long for its old keys.
+      etcd:await_keys(prefix, 1)
     end
     assert.equal("2", (etcd:get(prefix .. "data")))
     etcd:del(prefix .. "data")
@@ -106,7 +107,7 @@ describe("a multi-lock", function()
   it('makes unlock return "lost" if one of its keys was deleted before', function()
     local server = clients.scripted(etcd:endpoint())
     local unheard = deaf(server)
-    for times = 0, 1 do -- attempts whose outcome is unknown
+    for times = 0, 1 do -- attempts with an unknown outcome
       for _, name in ipairs { "a", "b", "c" } do
         local mine = assert(unheard:multi_lock { "a", "b", "c" })
         etcd:del((other:queue(name)[1].key))
@@ -171,7 +172,7 @@ describe("a multi-lock", function()
     local heedless = connect { log = function(event)
       if event.event == "leaked" then told[#told + 1] = tostring(event) end
     end }
-    coroutine.wrap(function() -- its stack is collected, too
+    coroutine.wrap(function() -- in a coroutine, so that its stack is collected, too
       local lock = assert(heedless:multi_lock { "a", "b" })
       assert.equal(2, #etcd:keys(prefix))
       assert.is_true(lock:held())
@@ -211,7 +212,7 @@ describe("a multi-lock", function()
     for _, of in ipairs { client, other } do
       for _, name in ipairs { "a", "b" } do
         local lock = assert(of:lock(name, { linger = 60 }))
-        clients.await_watched(of, lock) -- sees requests of other clients
+        clients.await_watched(of, lock) -- the watch reports other clients in the queue
         assert.is_true(lock:unlock())
         assert.is_true(assert(client:multi_lock({ "a", "b" }, { timeout = 5 })):unlock())
         assert.same({}, etcd:keys(prefix))

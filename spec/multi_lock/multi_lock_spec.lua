@@ -106,7 +106,7 @@ describe("multi_lock", function()
   end)
 
   it("and a lock of one of the names requested at once are granted one by one", function()
-    -- Two keys put by one batch have one revision, which would not order them.
+    -- If one batch put both keys, they would have the same revision, and so no order.
     local asked = {}
     for i = 1, 40 do
       asked[i] = {
@@ -251,7 +251,7 @@ describe("the queue entry of a multi-lock", function()
       local before = etcd:revision()
       assert.is_true(third:break_lock(name, lock:token()))
       assert.same({}, etcd:keys(prefix))
-      assert.equal(before + 1, etcd:revision()) -- one transaction, without the former holder
+      assert.equal(before + 1, etcd:revision()) -- one transaction, sent without the former holder
       assert.equal("deleted", lock:wait_lost(5))
     end
   end)

@@ -1,6 +1,6 @@
--- Each multi-lock put keys with new names. etcd's index keeps deleted keys until compaction and
--- scans them at each read of one of the names: after 12,000 multi-locks a call took 12 ms instead
--- of 1 ms.
+-- Each multi-lock put keys with new names. etcd's index keeps the names of deleted keys until the
+-- next compaction, and scans them when it reads a lock's keys. After 12,000 multi-locks, a call
+-- took 12 ms instead of 1 ms.
 
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"

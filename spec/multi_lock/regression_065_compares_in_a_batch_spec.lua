@@ -1,6 +1,6 @@
--- A batch counted the operations of its members, but not their compares, which etcd limits as well.
--- etcd refused a batch with a request of a multi-lock that has many names, and each member of the
--- batch was sent once more by itself.
+-- The client limited the operations of a batch but not its compares, which etcd limits as well. If
+-- a batch had a request of a multi-lock with many names, etcd refused the batch. The client then
+-- sent each member of the batch again by itself.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -8,7 +8,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local etcd = suite.etcd()
--- Short keys: a request of more than 4 KiB leaves alone.
+-- The keys are short, because a request of more than 4 KiB leaves alone.
 local PREFIX = "r65/"
 local server, client
 
@@ -28,8 +28,9 @@ local function multi(stem, n)
   return assert(client:multi_lock(names, { owner = stem }))
 end
 
--- Starts a guarded write by each of |locks|, and |others| acquisitions of other locks, while two
--- requests are out, so that they leave together. Returns how many requests left in a batch.
+-- While two requests are in flight, starts a guarded write with each of |locks| and |others|
+-- acquisitions of other locks, so that these requests leave together. Returns how many requests
+-- left in a batch.
 local function write_beside(locks, others)
   clients.await_watched(client, locks[1])
   local writes, asked, shared = {}, {}, client:stats().batched

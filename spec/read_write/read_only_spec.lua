@@ -31,7 +31,7 @@ local function downgraded(name)
   return lock
 end
 
--- Each takes a read hold of |name|. |fix| is what the error message recommends.
+-- Ways to get a read hold. take(name) takes the hold. |fix| is what the error message recommends.
 local HOLDS = {
   { what = "a read lock", fix = "take a write lock (client:write_lock)",
     take = function(name) return assert(client:read_lock(name)) end },

@@ -230,7 +230,7 @@ describe("a write lock", function()
   end)
 
   it("and a read lock requested at once are granted one after the other", function()
-    -- Two keys put by one batch have one revision, which would not order them.
+    -- If one batch put both keys, they would have the same revision, and so no order.
     local asked = {}
     for i = 1, 60 do
       asked[i] = {

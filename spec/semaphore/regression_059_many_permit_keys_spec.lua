@@ -1,6 +1,6 @@
--- The client counted the older permit keys of a semaphore in 16 bits: behind 65,536 of them it
--- counted none and took a permit. A list of so many keys can take etcd longer than the 2 s of a
--- try, so the scripted server answers instead.
+-- The client counted the older permit keys of a semaphore in 16 bits. If there were 65,536 older
+-- keys, it counted 0 and took a permit. In this test the scripted server answers instead of etcd,
+-- because etcd may need more than the 2 s of a try to list so many keys.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"

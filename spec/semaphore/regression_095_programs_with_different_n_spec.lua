@@ -1,5 +1,5 @@
--- While a permit was held or waited for under one number n, every call that named another n
--- failed with "conflict": a new version of a program could not start beside the old one.
+-- While a permit of a semaphore was held or waited for with one n, each call with another n failed
+-- with "conflict". So a new version of a program could not start beside the old one.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -25,7 +25,7 @@ local function take(semaphore, n)
   return locks
 end
 
--- Begins a wait, which is the |nth| key in etcd.
+-- Starts a wait. Returns when its key, the |nth| of all keys, is in etcd.
 local function ask(semaphore, nth)
   local asked = assert(semaphore:lock_async { owner = {} })
   etcd:await_keys(prefix, nth)
@@ -44,7 +44,8 @@ it("regression 095: programs with n = 3 and n = 5 hold 5 permits together, and n
   assert.equal(0, five:available())
   assert_fails("locked", three:try_lock { owner = {} })
   assert_fails("locked", five:try_lock { owner = {} })
-  assert_wait(assert(three:lock_async { owner = {} }), ask(five, 6)) -- the first waits locally
+  -- The first wait is queued in its client, so it adds no key.
+  assert_wait(assert(three:lock_async { owner = {} }), ask(five, 6))
   for _, lock in ipairs(locks) do assert.is_true(lock:check()) end
 end)
 

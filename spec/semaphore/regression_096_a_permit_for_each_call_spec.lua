@@ -1,5 +1,5 @@
--- The second `lock` of one owner returned the permit that the owner held, instead of another one:
--- with n = 2 three calls succeeded, and more jobs than n ran side by side.
+-- The second `lock` of one owner returned the permit that the owner already held, instead of
+-- another permit. With n = 2, three calls succeeded, and more than n jobs ran at the same time.
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
@@ -23,7 +23,7 @@ local function assert_all_free()
   assert.same({}, etcd:keys(prefix))
 end
 
--- Takes both permits, by |call|, and asserts that they are two.
+-- Takes two permits by |call|, and asserts that they are two different permits.
 local function take_both(call)
   local one, other = assert(call()), assert(call())
   assert.is_false(one == other or one:key() == other:key())

@@ -149,7 +149,7 @@ describe("a semaphore", function()
     assert.matches("this program, with all permits", message, 1, true)
     assert.is_true(table.remove(locks):unlock())
     locks[3] = take(theirs, 4)
-    -- The other client may unlock.
+    -- This is no deadlock, because the other client may unlock its permit.
     assert_fails("timeout", clients.answered(mine.lock, mine, { owner = 5, timeout = 1 }))
     for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
   end)
