@@ -1,4 +1,5 @@
--- Tests the message about an unreachable default endpoint in nginx, which hides ETCDCTL_ENDPOINTS.
+-- Tests the message about an unreachable default endpoint in nginx. A worker uses the default
+-- endpoint if nginx hides ETCDCTL_ENDPOINTS from it.
 -- Needs: one plain member, no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local uv = require "luv"

@@ -64,7 +64,7 @@ describe("the nginx flash sale demo", function()
     local directory = temporary.directory()
     local child = proc.talk(demo(directory, "1500", "300"))
     child:expect("^without lock +1500 of 1500 served", 60)
-    wait.eventually(function() -- etcd, Redis, 2 masters with 2 workers each, 2 ab
+    wait.eventually(function() -- 10: etcd, Redis, 2 nginx masters, 4 workers, 2 ab
       return count_processes(directory) == 10
     end, 1, "the second sale")
     child:kill "sigint"

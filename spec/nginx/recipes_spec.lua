@@ -46,8 +46,8 @@ describe("the nginx cache recipe", function()
   end)
 
   it("answers with the expired page at once while one request renders the new one", function()
-    -- `made` is counted elsewhere: nginx removes expired pages that are the oldest entry of a
-    -- dictionary, and a counter would be the older entry.
+    -- The test counts `made` in another dictionary. nginx removes an expired page only if it is the
+    -- oldest entry of its dictionary, and the counter would be an older entry.
     local text = find_recipe():gsub("pages:incr", "shared:incr"):gsub("cache/news", "cache/expired")
       :gsub("MAX_AGE = ngx.shared.pages, 60", "MAX_AGE = ngx.shared.pages, 1")
     local nginx = Nginx.start {

@@ -1,6 +1,6 @@
--- A program that an nginx worker starts inherits the worker's descriptors. The wake-up server
--- used a connection after it had freed it, because epoll still reported the inherited copy. The
--- lock of an aborted request stayed held as long as such a program ran.
+-- A program that an nginx worker starts inherits the worker's descriptors. epoll reported the
+-- inherited copy of a closed connection, so the wake-up server used the connection after it had
+-- freed it. Besides, the lock of an aborted request stayed held as long as such a program ran.
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local etcdlock = require "etcdlock"
@@ -77,9 +77,10 @@ it("regression 004: the lock of an aborted request is released while a program t
   end
   assert_abort_releases()
   assert.equal("done\n", nginx:get("/pool").body)
-  -- The program inherits the HTTP connection of this request, so its end is not awaited.
+  -- The program inherits the HTTP connection of this request and keeps it open, so the test does
+  -- not wait for the end of the connection.
   local start = nginx:begin "/start"
   wait.eventually(function() return start.text:find "started" end, 5, "the program")
   start:abort()
-  assert_abort_releases() -- over the pooled wake-up connection, which the program inherited
+  assert_abort_releases() -- uses the pooled wake-up connection, which the program inherited
 end)

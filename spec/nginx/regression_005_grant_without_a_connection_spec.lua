@@ -1,6 +1,6 @@
--- A wait could lack a descriptor for the worker's end of its wake-up connection. If the worker
--- was busy while the lock was granted, the request got the lock although it was not tied to the
--- request, so the lock stayed held after the request ended.
+-- A wait could lack a descriptor for the worker's end of its wake-up connection. If the worker was
+-- busy while the lock was granted, the nginx request still got the lock. But the lock was not tied
+-- to the request, so it stayed held after the request had ended.
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local suite = require "spec.support.harness.suite"

@@ -1,6 +1,6 @@
--- Timers that waited without a time limit kept exiting workers alive after a reload. With two
--- workers that campaigned for leader, eight ran after three reloads, and the next leader was a
--- worker that was about to exit.
+-- Timers that waited without a time limit kept exiting workers alive after a reload. For example,
+-- two workers campaigned for leadership, and eight workers ran after three reloads. The next leader
+-- was then a worker that was about to exit.
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local suite = require "spec.support.harness.suite"
@@ -66,7 +66,8 @@ it("regression 022: the lock wait of a timer ends when its worker exits, and no 
   end
   await_told("elected", tostring(RELOADS + 1))
   assert.equal("nil", told "late")
-  -- For each reload: the wait of one worker, and two more calls of the worker that held.
+  -- Each reload ends three calls: the wait of one worker, and two more calls of the worker that
+  -- held the lock.
   assert.equal(tostring(3 * RELOADS), told "premature")
 end)
 

@@ -94,7 +94,8 @@ for phase, path in pairs { set = "/set", header_filter = "/filters", log = "/fil
   it("regression 024: resty.etcdlock in " .. phase .. "_by_lua takes a free lock and fails on a "
     .. "held one", function()
     local lines
-    -- A try in these phases waits 100 ms for etcd, which is too short if the machine is busy.
+    -- In these phases a try waits 100 ms for etcd. A busy machine may need longer, so the test
+    -- repeats.
     wait.eventually(function()
       assert.equal("done\n", nginx:get(path).body)
       local told

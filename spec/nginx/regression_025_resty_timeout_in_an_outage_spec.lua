@@ -1,5 +1,5 @@
 -- During an etcd outage, `lock` of resty.etcdlock returned a message of its own instead of
--- "timeout". Callers such as lua-resty-mlcache serve stale data on "timeout", and failed.
+-- "timeout". Callers such as lua-resty-mlcache serve stale data only on "timeout", so they failed.
 -- Needs: no sanitizer.
 local Etcd = require "spec.support.servers.etcd"
 local Nginx = require "spec.support.servers.nginx"

@@ -1,6 +1,6 @@
--- ngx.exit, ngx.exec and ngx.thread.kill end the function of a with_lock in nginx; its lock then
--- stayed held until the end of the request. A later call for the same name in that request waited
--- forever, as did a phase for a lock that an earlier phase held.
+-- ngx.exit, ngx.exec and ngx.thread.kill end the function of a with_lock in nginx. The lock then
+-- stayed held until the end of the nginx request. A later call for the same name in that request
+-- waited forever. So did a call in one phase for a lock that an earlier phase held.
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local suite = require "spec.support.harness.suite"
@@ -113,7 +113,7 @@ setup(function()
           ngx.say(with "again")
         ]],
       },
-      -- A full garbage collection would stop the whole worker.
+      -- The call must run no full garbage collection, because that would stop the whole worker.
       ["/collections"] = {
         access = [[ ngx.ctx.lock = assert(client:lock(ngx.var.arg_name)) ]],
         content = [[

@@ -90,8 +90,8 @@ it("regression 029: the wake-up socket is created in socket_dir instead of TMPDI
   assert.same({ directory }, directories_of(nginx:workers()[1]))
 end)
 
--- Returns what the Lua program |source| prints if /tmp is read-only; nil if this user cannot
--- mount it so.
+-- Returns what the Lua program |source| prints if /tmp is read-only. Returns nil if this user may
+-- not mount /tmp read-only.
 local function print_of(source)
   local mount = 'mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec "$@"'
   local child = "spec/support/programs/child.lua"

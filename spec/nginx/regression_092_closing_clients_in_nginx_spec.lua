@@ -1,5 +1,6 @@
--- `client:close()` and the collection of a dropped client blocked nginx's worker, with a silent
--- etcd for 0.5 s each. The clients of aborted requests stayed in an idle worker.
+-- `client:close()` and the garbage collection of a dropped client blocked nginx's worker. If etcd
+-- was silent, each of them blocked it for 0.5 s. An idle worker never freed the clients of aborted
+-- requests.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
@@ -73,7 +74,7 @@ it("regression 092: collecting clients that were dropped does not block a worker
   assert.equal("connected\n", nginx:get("/connect?count=" .. DROPPED).body)
   etcd:pause()
   local took = tonumber(nginx:get("/drop").body)
-  assert.is_true(took < 0.5, took) -- what the end of one client takes
+  assert.is_true(took < 0.5, took) -- the end of a single client takes as long
 end)
 
 it("regression 092: an idle worker collects the clients of requests", function()

@@ -14,7 +14,7 @@ setup(function()
   nginx = Nginx.start {
     client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = wait.ttl(10) },
     locations = {
-      -- Takes locks until it is told to release them, the first ones first.
+      -- Takes locks and keeps them until /release is called. Then releases them, the oldest first.
       ["/hold"] = [[
         local locks = {}
         for i = 1, tonumber(ngx.var.arg_count) do
@@ -28,7 +28,7 @@ setup(function()
         ngx.say "released"
       ]],
       ["/release"] = [[ shared:set("release " .. ngx.var.arg_name, 1) ngx.say "told" ]],
-      -- A light thread that waits for a lock is ended; its request holds two.
+      -- Ends a light thread that waits for a lock, while its request holds two other locks.
       ["/kill"] = [[
         local first = assert(client:lock "kill/1")
         local second = assert(client:lock "kill/2")

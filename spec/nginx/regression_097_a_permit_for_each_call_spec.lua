@@ -1,5 +1,5 @@
--- In nginx, too, the second `lock` of one request returned the permit that the request held: a
--- request that took a permit for each of its light threads had one for all of them.
+-- In nginx, the second `lock` of a request returned the permit that the request already held. If a
+-- request took a permit for each of its light threads, all threads shared one permit.
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local suite = require "spec.support.harness.suite"

@@ -1,5 +1,6 @@
--- If requests waited for a lock with owners of the same name, only one of them got it, and the
--- others got "deadlock". So did requests beside one that was aborted during its wait.
+-- If several nginx requests waited for a lock with owners of the same name, only one request got
+-- the lock, and the others got "deadlock". Requests that waited beside an aborted request also got
+-- "deadlock".
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
@@ -20,7 +21,7 @@ setup(function()
         ngx.say(lock and "held" or message)
         if lock then lock:unlock() end
       ]],
-      -- A light thread that waits is ended, and its owner asks again.
+      -- Ends a light thread that waits for a lock. Then the owner of this wait asks again.
       ["/again"] = [[
         local function wait() return client:lock("a", { owner = "one" }) end
         local waiting = client:stats().waiting
@@ -32,7 +33,8 @@ setup(function()
         ngx.say(lock and "held" or message)
         if lock then lock:unlock() end
       ]],
-      -- Two light threads of one owner ask, the second when another request waits as well.
+      -- Two light threads of one owner ask for a lock. The second one asks when another nginx
+      -- request waits as well.
       ["/twice"] = [[
         local function wait() return client:lock("a", { owner = "one" }) end
         local thread = ngx.thread.spawn(wait)
@@ -93,7 +95,7 @@ it("regression 098: a second wait of an owner is a deadlock beside another reque
   local held = assert(connect():lock "a")
   local twice = nginx:begin "/twice"
   await_waiting "1 1"
-  local other = nginx:begin "/lock?owner=one" -- "/twice" awaits its wait
+  local other = nginx:begin "/lock?owner=one" -- "/twice" goes on when this request waits
   assert.matches("waits for it already", twice:wait().body)
   assert.is_true(held:unlock())
   assert.equal("held\n", other:wait().body)

@@ -1,5 +1,5 @@
--- With `lua_code_cache off`, the client of each request stayed for ever, with its threads and its
--- lease: a timer that looks for dropped clients kept the Lua state of the request alive.
+-- With `lua_code_cache off`, the client of each nginx request was never freed, nor were its threads
+-- and its lease. A timer that looks for dropped clients kept the Lua state of the request alive.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

@@ -1,5 +1,5 @@
--- If the first wait of a client began while the client was being closed, it started the client's
--- wake server. The thread and the socket of that server were never freed.
+-- If the first wait of a client began while another light thread was closing the client, the wait
+-- started the client's wake server. The thread and the socket of this server were never freed.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

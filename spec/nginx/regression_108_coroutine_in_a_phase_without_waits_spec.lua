@@ -1,5 +1,5 @@
--- In a coroutine of header_filter_by_lua, which can yield but has no cosockets, each call that had
--- to wait raised nginx's error "API disabled".
+-- A coroutine in header_filter_by_lua can yield, but has no cosockets. In such a coroutine, each
+-- call that had to wait raised nginx's error "API disabled".
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local suite = require "spec.support.harness.suite"

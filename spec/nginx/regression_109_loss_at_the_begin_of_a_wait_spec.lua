@@ -1,5 +1,5 @@
--- If a lock was lost just before its request began to wait for another one, its on_lost function
--- was called only when that wait ended.
+-- If a lock was lost just before its nginx request began to wait for another lock, the on_lost
+-- function of the lost lock was called only when that wait ended.
 -- Needs: no sanitizer.
 local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"

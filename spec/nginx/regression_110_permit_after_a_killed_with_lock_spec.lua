@@ -1,5 +1,6 @@
--- After nginx had ended a `with_lock` of a semaphore, `try_lock` of the same request failed with
--- "locked", and `lock_async` waited until the end of the request: only `lock` released the permit.
+-- nginx ended a `with_lock` of a semaphore. Then `try_lock` in the same request failed with
+-- "locked", and `lock_async` waited until the end of the request, because only `lock` released the
+-- permit of the ended `with_lock`.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

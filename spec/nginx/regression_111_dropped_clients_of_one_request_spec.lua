@@ -1,5 +1,5 @@
--- Clients that were dropped stayed for ever, with their threads and leases, if all clients of the
--- worker were of one request, or of one timer that ran on.
+-- If all clients of a worker belonged to one nginx request, or to one timer that ran on, dropped
+-- clients were never freed, nor were their threads and leases.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

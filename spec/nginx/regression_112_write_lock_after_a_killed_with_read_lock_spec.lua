@@ -1,5 +1,5 @@
--- After nginx had ended a `with_read_lock`, a write lock of the same request waited for the read
--- lock until the end of the request, if another owner asked.
+-- nginx ended a `with_read_lock`. If another owner of the same request then asked for a write lock,
+-- it waited for the read lock until the end of the request.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

@@ -1,4 +1,4 @@
--- Two programs that take the same two locks in opposite order wait for each other. In nginx such
+-- Two nginx requests that take the same two locks in opposite order wait for each other. Such
 -- requests hung without a message until their HTTP clients went away.
 -- Needs: one plain member.
 
@@ -58,7 +58,8 @@ describe("regression 118: in nginx", function()
         is_named = is_named
           or body:find "was not free within 5 s; holder: this process, pid %d+ on " ~= nil
       end
-      -- The other one may have found the lock free, or just freed, after that.
+      -- One message is enough: after the first timeout, the other request may have got the lock, or
+      -- found it just released.
       assert.is_true(is_named, table.concat(bodies))
     end)
 

@@ -1,5 +1,5 @@
--- Regression 120: if the job of examples/openresty/timer.lua raised a table, which ngx.log refuses,
--- the job never ran again in that worker.
+-- Regression 120: ngx.log refuses a table. If the job of examples/openresty/timer.lua raised a
+-- table as its error, the job never ran again in that worker.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

@@ -1,5 +1,5 @@
--- An error inside with_lock is raised again after the release. In nginx and LuaJIT its stack no
--- longer exists then, and the log of nginx showed only a place in etcdlock.
+-- with_lock raises an error of its function again, after the release. In nginx and LuaJIT the stack
+-- of the error no longer exists at that time. So nginx's log showed only a place in etcdlock.
 -- Needs: one plain member.
 
 local Nginx = require "spec.support.servers.nginx"
@@ -51,7 +51,7 @@ describe("regression 123: in nginx, the traceback of an error inside with_lock",
       .. "| stack traceback: |[^\n]*in function 'deep_down'"))
     assert.equal(1, count "the function of with_lock raised an error")
     assert.equal("false true 0\n", nginx:get("/caught").body)
-    assert.equal(1, count "the function of with_lock raised an error") -- not for an error object
+    assert.equal(1, count "the function of with_lock raised an error") -- none for an error object
   end)
 
   it('is in the event "raised" of the log function', function()

@@ -34,8 +34,8 @@ local LOCATIONS = {
     ngx.say(held and "held " or "lost ", lock:token())
   ]],
 
-  -- Takes a lock, for some of the |way|s another one in a timer or a light thread, and ends
-  -- without unlock.
+  -- Takes a lock and ends without unlock, in the way |way|. For some ways it also takes another
+  -- lock, in a timer or a light thread.
   ["/end"] = [[
     local way, name = ngx.var.arg_way, ngx.var.arg_name
     local lock = assert(client:lock(name))
@@ -85,8 +85,8 @@ local function await_stats(nginx, stats, seconds)
   end, seconds, stats .. " held and waiting")
 end
 
--- Waits until a request takes and keeps the lock |name|. With a short TTL, a busy machine may
--- lose it, but not every time.
+-- Waits until an nginx request takes and keeps the lock |name|. Tries again if a request loses the
+-- lock, which may happen on a busy machine with a short TTL.
 local function await_served(nginx, name)
   wait.eventually(function()
     local body = nginx:get("/hold?hold=0&name=" .. name).body

@@ -41,8 +41,8 @@ local LOCATIONS = {
     ngx.say(stats.held, " ", stats.waiting)
   ]],
 
-  -- Answers in which order it arrived and was granted, how many requests held the lock at the
-  -- same time, and the token.
+  -- Answers four numbers: the place of the request in the order of arrival, its place in the order
+  -- of grants, how many requests held the lock at this time, and the token.
   ["/turn"] = [[
     local came = shared:incr("came", 1, 0)
     local lock = assert(client:lock "crowd")
@@ -173,7 +173,8 @@ describe("waiting requests of one nginx worker", function()
       await_waiting(100, 10)
       local during = Nginx.usage(pid)
       assert.equal(before.threads, during.threads)
-      -- The connection of the HTTP client, and both ends of the wake-up connection.
+      -- Each request has three sockets: its HTTP connection, and both ends of its wake-up
+      -- connection.
       assert.is_true(during.sockets - before.sockets <= 300, round)
       release()
       for i = 1, 100 do assert.equal(200, requests[i]:wait(20).status) end
@@ -187,7 +188,7 @@ end)
 local function crowd_out(count, opts)
   opts.client, opts.init_worker, opts.locations = OPTIONS, INIT_WORKER, LOCATIONS
   local small = Nginx.start(opts)
-  -- Connects the worker to etcd before descriptors run out.
+  -- This request connects the worker to etcd before descriptors run out.
   assert.matches("^held", small:get("/lock?name=room").body)
   local release, requests, answers = hold "room", {}, { held = 0, refused = 0, cut = 0 }
   for i = 1, count do requests[i] = small:begin "/lock?name=room&timeout=30" end
@@ -216,8 +217,8 @@ local function crowd_out(count, opts)
   assert.equal("pong\n", small:get("/ping").body)
   assert.equal(pid, small:workers()[1])
   assert.is_true(cpu < 0.3, cpu .. " s of CPU in 1 s")
-  -- The number depends on which descriptors are opened first, those of the HTTP clients or
-  -- those of the waits. Some requests always fit, and 10 at a time all do.
+  -- How many requests fit depends on which descriptors are opened first: those of the HTTP clients
+  -- or those of the waits. Some requests always fit, and 10 at a time always fit.
   assert.is_true(answers.held > 0)
   for i = 1, 10 do requests[i] = small:begin "/lock?name=room&timeout=30" end
   for i = 1, 10 do assert.matches("^held", requests[i]:wait(20).body) end
