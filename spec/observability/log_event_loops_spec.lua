@@ -60,7 +60,7 @@ it('the log function gets "failover" with address and cause if a member is kille
   assert.is_true(lock:unlock())
 end)
 
--- Both members fail in turn, so that the client leaves each for the other repeatedly.
+-- Both members fail, so the client changes from one member to the other again and again.
 it('a lost lock and a failed wait report the same cause as a "failover" event', function()
   local one, two = clients.scripted(suite.endpoint()), clients.scripted(suite.endpoint())
   local why = {}

@@ -20,8 +20,8 @@ end)
 
 local function note(event) told[#told + 1] = event end
 
--- Records |event|, unless it is "waiting": any call may have to wait if etcd is busy, so only
--- tests of waits record that with |note|.
+-- Records |event|, unless it is "waiting". If etcd is busy, any call may have to wait. So only the
+-- tests of waits record such events, with |note|.
 local function note_others(event)
   if event.event ~= "waiting" then note(event) end
 end
@@ -125,7 +125,7 @@ describe("the log function", function()
     assert.is_false(ok)
     assert.matches("oops$", failure)
     local raised = of_kind "raised"
-    assert.equal(1, #raised) -- not for "a" as well
+    assert.equal(1, #raised) -- for "b", and not again for "a"
     assert.same({ "b", "lock", "warn" }, { raised[1].name, raised[1].mode, raised[1].level })
     assert.matches("oops\nstack traceback:\n.*deep_down", raised[1].message)
     assert.equal(raised[1].message, etcdlock.traceback())
@@ -328,7 +328,8 @@ describe("the log of a client", function()
     client = connect { log_rate = math.huge, log = function(event)
       if event.event == "waiting" or event.of == "waiting" then return end
       tokens[#tokens + 1] = event.event
-      if event.event == "suppressed" then return end -- during close: locks cannot be taken
+      -- This event comes during close, when no lock can be taken.
+      if event.event == "suppressed" then return end
       assert(client:lock("log", { timeout = 5 })):unlock()
     end }
     assert(client:lock "a"):unlock()

@@ -9,8 +9,8 @@ local wait = require "spec.support.harness.wait"
 local prefix = suite.prefix()
 local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 }
 local OPTS = { timeout = 16 }
--- Seconds after which the test's client reports a wait, instead of 10.5: on a busy machine the
--- answer to the read after 10 s, which names the holder, comes late.
+-- Seconds after which the test's client reports a wait. The default is 10.5 s. But on a busy
+-- machine, the answer to the read after 10 s may come later, and this answer names the holder.
 local LONG_WAIT = 14
 
 after_each(function()
@@ -44,7 +44,8 @@ end
 
 it('a wait of more than 10 s is reported by "still_waiting" and names the holder', function()
   local told, failed = {}, {}
-  -- Older than all entries: the holder of "data" is not read, because only one key is.
+  -- This key is older than all entries of "data". A waiter reads only the oldest key, so it does
+  -- not learn who holds "data".
   suite.etcd():put(prefix .. "data/stock", "5")
   take_all(connect { elsewhere = true })
   local client = connect { log = function(event)
@@ -75,7 +76,7 @@ it('a wait of more than 10 s is reported by "still_waiting" and names the holder
       assert.is_nil(event.holder)
       assert.is_nil(message:find "holder")
     elseif name == "leader" then
-      assert.is_nil(event.holder) -- the value of a leader's key is its own
+      assert.is_nil(event.holder) -- the value of a leader's key does not describe its holder
     else
       assert.same({ core.host(), core.pid(), "nightly report" },
         { event.holder.host, event.holder.pid, event.holder.value })

@@ -35,7 +35,8 @@ describe("the metrics of a client", function()
     for _ = 1, 3 do assert(client:lock "a"):unlock() end
     local lock = assert(client:lock "b")
     local stats, text
-    wait.eventually(function() -- until nothing is counted between the two
+    -- Repeats until the counters do not change between the two calls.
+    wait.eventually(function()
       stats, text = client:stats(), client:metrics()
       return pcall(assert.same, stats, client:stats())
     end)
@@ -69,7 +70,7 @@ describe("the metrics of a client", function()
   it("contain histograms of the wait and hold times of locks", function()
     local other = assert(connect { elsewhere = true }:lock "a")
     local client = connect { metrics = true, log = function(event)
-      if event.event == "waiting" then -- after 0.1 s
+      if event.event == "waiting" then -- reported after 0.1 s
         wait.sleep(0.1)
         assert(other:unlock())
       end
@@ -84,7 +85,8 @@ describe("the metrics of a client", function()
     assert.equal(1, page:value("etcdlock_wait_seconds_count", { lock = "*" }))
     local waited = page:value("etcdlock_wait_seconds_sum", { lock = "*" })
     local held = page:value("etcdlock_hold_seconds_sum", { lock = "*" })
-    -- The two overlap: a hold begins with the grant, a wait ends when the client learns of it.
+    -- The two times overlap: the hold begins with the grant, and the wait ends when the client
+    -- learns of the grant.
     assert.is_true(waited >= 0.2 and waited <= took, waited)
     assert.is_true(held >= 0.1 and held <= took, held)
     assert.equal(0, buckets(page, "etcdlock_wait_seconds", "*")[1])
@@ -174,7 +176,8 @@ describe("the metrics of a client", function()
         assert.same({ value, "7" }, { sample[2].worker, sample[2].number }, name)
       end
     end
-    -- Invalid UTF-8 is escaped: a surrogate, an overlong form, a code point above U+10FFFF.
+    -- Invalid UTF-8 is escaped. Here it is a surrogate, an overlong form, and a code point above
+    -- U+10FFFF.
     page = page_of(client, {
       worker = "\237\160\128 \224\128\128 \244\144\128\128 \240\159\152\128",
     })

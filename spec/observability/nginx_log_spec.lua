@@ -41,7 +41,7 @@ describe("the log function in nginx", function()
 
   teardown(function() nginx:stop() end)
 
-  -- Returns the next event of the lock |name|; skips those of others.
+  -- Returns the next event of the lock |name|; skips the events of other locks.
   local function next_of(name)
     local event
     wait.eventually(function()

@@ -1,5 +1,5 @@
--- Tests that what machines read does not depend on the locale of the program: a number had a
--- comma for its point, and a Turkish "i" no capital.
+-- Tests that text for other programs does not depend on the locale of the program. In some locales,
+-- numbers had a decimal comma, and "i" was not converted to "I".
 
 local cjson = require "cjson"
 local clients = require "spec.support.harness.clients"
@@ -14,8 +14,8 @@ local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefi
 
 after_each(clients.close_all)
 
--- The German locale has a decimal comma; the Turkish one no "I" for "i", and letters above 127;
--- the Pashto one has a decimal point of two bytes.
+-- The German locale has a decimal comma. The Turkish locale has no "I" for "i", and has letters
+-- above 127. The Pashto locale has a decimal point of two bytes.
 local german, no_german = locales.compile("de_DE", "UTF-8")
 local pashto, no_pashto = locales.compile("ps_AF", "UTF-8")
 local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
@@ -24,8 +24,9 @@ teardown(temporary.remove_all)
 
 local CHILD = "spec/support/programs/child.lua"
 
--- Chooses the locale in the first argument and connects with the options in the second, as
--- |etcdlock| and |client|; cjson is loaded before the locale is chosen, as most programs do.
+-- Lua code that chooses the locale in its first argument, and connects with the options in its
+-- second one. Defines |etcdlock| and |client|. Loads cjson before it chooses the locale, as most
+-- programs do.
 local BEGINNING = [[
   local cjson, etcdlock = require "cjson", require "etcdlock"
   local opts = cjson.decode((select(2, ...)))
@@ -33,8 +34,8 @@ local BEGINNING = [[
   local client = assert(etcdlock.connect(opts))
 ]]
 
--- Runs |source| after that in the locale |name|, which is found below |path|; returns what it
--- printed.
+-- Runs BEGINNING and |source| in the locale |name|, which is found below |path|. Returns the
+-- output.
 local function run_in(name, path, source)
   local opts = cjson.encode { endpoints = suite.endpoints(), prefix = prefix, env = false }
   local out, code, err = proc.run_lua(CHILD, { BEGINNING .. source, name, opts },
@@ -43,20 +44,20 @@ local function run_in(name, path, source)
   return out
 end
 
--- The same in the German locale.
+-- Like run_in, but in the German locale.
 local function run_in_german(source)
   return run_in("de_DE", german, source)
 end
 
--- Runs the command etcdlock with |args| in the locale |name|, which is found below |path|; results
--- as those of command.run. The command itself chooses no locale; LUA_INIT of its user may.
+-- Runs the command etcdlock with |args| in the locale |name|, which is found below |path|. Returns
+-- the same as command.run. The command itself chooses no locale, but a user's LUA_INIT may.
 local function command_in(name, path, args)
   local env = { LOCPATH = path, LUA_INIT = ('assert(os.setlocale "%s")'):format(name) }
   for _, version in ipairs { "5_2", "5_3", "5_4" } do env["LUA_INIT_" .. version] = false end
   return command.run(args, env)
 end
 
--- A test that is skipped if |missing| says why it cannot run.
+-- Defines a test. The test is skipped if |missing| says why it cannot run.
 local function test(name, missing, run)
   it("regression 056: " .. name, function()
     if missing then return pending(missing) end

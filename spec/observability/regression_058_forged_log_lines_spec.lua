@@ -1,5 +1,5 @@
--- A lock's name, an owner or a value that was taken from a request could hold a newline, which
--- messages and events showed as it was: the rest stood as a line of its own in the log.
+-- A program may take a lock's name, an owner or a value from an HTTP request. Messages and events
+-- showed a newline in such a text unchanged, so the rest of the text became a log line of its own.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -12,8 +12,9 @@ local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefi
 
 after_each(clients.close_all)
 
--- What a request may hold: the end of a line and a line that looks like nginx's, a carriage return,
--- an escape sequence, a control character in UTF-8, Unicode's line end, a byte that is no UTF-8.
+-- Text that an HTTP request may contain: the end of a line and a line that looks like nginx's, a
+-- carriage return, an escape sequence, a control character in UTF-8, Unicode's line end, and a byte
+-- that is not UTF-8.
 local FORGED = 'a"\n2026/01/01 [alert] forged\r\27[2J\t\127\194\133\226\128\168\255'
 local SHOWN = [[a\"\x0a2026/01/01 [alert] forged\x0d\x1b[2J\x09\x7f\xc2\x85]]
 

@@ -1,5 +1,6 @@
--- Messages showed the system's words for an error in the language and encoding of the program's
--- locale: operators searched for them in vain, and a refused connection was not known as one.
+-- Messages contained the system's texts for errors in the language and encoding of the program's
+-- locale. Operators searched for the English texts in vain, and the client did not recognize a
+-- refused connection.
 
 local clients = require "spec.support.harness.clients"
 local locales = require "spec.support.programs.locales"
@@ -11,8 +12,8 @@ teardown(temporary.remove_all)
 
 local german, missing = locales.compile("de_DE", "UTF-8")
 
--- Runs |source| in a German program and returns what it printed; nil if the C library has no German
--- words.
+-- Runs |source| in a program with a German locale and returns its output. Returns nil if the C
+-- library has no German texts.
 local function run_in_german(source)
   local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
     local etcdlock = require "etcdlock"

@@ -1,14 +1,14 @@
--- The modules of the metrics and of event loops were loaded with their first use. Without a free
--- descriptor client:metrics, join_metrics and a lock call in luv raised an error about a missing
--- module.
+-- etcdlock loaded the modules of the metrics and of event loops at their first use. If no
+-- descriptor was free then, client:metrics, join_metrics and a lock call in luv raised an error
+-- about a missing module.
 -- Needs: no sanitizer.
 
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 
--- Runs |code| in a program that has a client and no free descriptor; returns its output. |connect|
--- is what the program does to connect.
+-- Runs |code| in a program that has a client and no free descriptor. Returns the output. |connect|:
+-- the Lua code with which the program connects (nil: a plain call).
 local function run(code, connect)
   local program = ([[
     local etcdlock, uv = require "etcdlock", require "luv"

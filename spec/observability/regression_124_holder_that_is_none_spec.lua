@@ -1,6 +1,7 @@
--- The message of a wait that timed out named a waiter as the holder: a reader named the writer in
--- front of it, which waited for another reader. It named a holder that had released the lock since,
--- and a multi-lock that still waited for another name. "since" looked like the time of the grant.
+-- The message of a timeout could name a "holder" that did not hold the lock: the writer before a
+-- reader, which itself waited for another reader; a holder that had released the lock since; or a
+-- multi-lock that still waited for another name. Besides, "since" looked like the time of the
+-- grant.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -64,6 +65,7 @@ it("regression 124: a timeout names the holder, and says so if it may be another
   assert.matches("; holder %d+ s ago: " .. process .. '"first"$', messages.released)
   assert.matches("; first in the queue %d+ s ago: multi%-lock of " .. process .. '"several"$',
     messages.first)
-  assert.matches("was not free within 14 s$", messages.many) -- its read has no room for more
-  assert.is_nil(locks.granted._core:take_holder()) -- a held lock keeps no value
+  -- The read of a multi-lock with 60 names has no room to read a holder as well.
+  assert.matches("was not free within 14 s$", messages.many)
+  assert.is_nil(locks.granted._core:take_holder()) -- a granted lock keeps no text about a holder
 end)

@@ -118,7 +118,7 @@ local function fill()
   etcd:await_keys("", 10)
 end
 
--- `make test` needs no browser.
+-- Tests in a browser are skipped if there is none, because `make test` must not need one.
 local it_in_browser = browser.is_installed() and it or pending
 
 describe("the page /locks", function()
@@ -217,7 +217,7 @@ describe("the page /metrics", function()
   end)
 end)
 
--- The last test, because it kills the etcd of this file.
+-- This is the last test, because it kills the etcd of this file.
 it("the page /locks answers 503 with the cause if etcd is down, and reloads itself", function()
   etcd:kill()
   local answer = http.get(own_port, "/locks", { seconds = 20 })
