@@ -12,7 +12,7 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
--- Seconds for which close waits for etcd's answers, and how much later it may return.
+-- Seconds. BUDGET: how long close waits for etcd's answers. SLACK: how much later it may return.
 local BUDGET, SLACK = 0.5, wait.SLACK
 
 -- TTL in seconds; so long that no key disappears with its lease during a test.
@@ -31,13 +31,13 @@ local function assert_etcd_clean(etcd)
 end
 
 -- Asserts that this process soon has no more threads and descriptors than |before|. gRPC's own
--- threads may end up to 1 s after close, with their connection or attempt to connect.
+-- threads may end up to 1 s after close, together with their connection or attempt to connect.
 local function assert_none_left_here(before)
   leaks.assert_none_left(before, nil, nil, 2)
 end
 
--- Defines a test that checks etcd right after the end of a client, for which story(timed) calls
--- timed(fn). Repeats the story if it fails because etcd was silent meanwhile.
+-- Defines a test that checks etcd right after the end of a client. story(timed) wraps the end in
+-- timed(fn). If the story fails because etcd was silent meanwhile, the test repeats the story.
 local function test(name, story)
   it(name, function() rounds.undisturbed(story, proc.destroy_children) end)
 end
@@ -109,9 +109,9 @@ describe("a closed client", function()
   end)
 end)
 
--- A program that holds two locks, waits for one of them and for one of another process,
--- releases a third, and ends as its first line of input says. It waits by way of the core,
--- where waits do not block.
+-- A program that holds two locks, waits for one of them and for one of another process, and
+-- releases a third. It ends as its first line of input says. It waits through the core, where waits
+-- do not block.
 local BUSY = [[
   local endpoint, prefix, ttl = ...
   local core = require "etcdlock.core"
@@ -255,7 +255,7 @@ describe("close", function()
     assert_none_left_here(before)
     assert.equal("closed", (select(2, lock:held())))
 
-    -- The same for a client that has never had an answer.
+    -- The same holds for a client that never got an answer.
     client = connect(etcd:endpoints())
     assert.is_nil((client:lock("never", { timeout = 0.2 })))
     from = uv.hrtime()

@@ -7,7 +7,9 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local RUNS = 20
--- Of holders that die or stop; of holders that stop for less; of those that must not lose a lock.
+-- TTLs in seconds. TTL: of holders that die, or are stopped for longer than their TTL. LONGER: of
+-- holders that are stopped for less than their TTL. LONG: of waiters that must not lose their
+-- lease.
 local TTL, LONGER, LONG = wait.ttl(2), wait.ttl(6), wait.ttl(10)
 
 -- A program that takes the lock and then carries out one command for each line that it reads.
@@ -138,7 +140,7 @@ end)
 describe("a holder that is stopped past its TTL", function()
   it('gets "lost" from its first call after it resumes, in 20 of 20 runs', function()
     local late, tokens = holders("stopped", RUNS, TTL)
-    -- Only the leases of the stopped holders have to expire.
+    -- The waiters have a long TTL, so that only the leases of the stopped holders expire.
     local next_ones = successors("stopped", RUNS, LONG)
     for _, child in ipairs(late) do child:kill "sigstop" end
     local new_tokens = {}
@@ -146,7 +148,8 @@ describe("a holder that is stopped past its TTL", function()
       new_tokens[i] = tonumber((child:expect("^held (%d+)", TTL + 4)))
       assert.is_true(new_tokens[i] > tokens[i])
     end
-    -- The commands are sent while the holders are stopped, so that these calls come first.
+    -- The test sends the commands while the holders are stopped, so that these calls are their
+    -- first.
     for _, child in ipairs(late) do
       for _, word in ipairs { "held", "put", "held", "check", "unlock" } do
         child:send(word)
@@ -190,7 +193,7 @@ describe("a holder that is stopped for less than its TTL", function()
       assert.equal("true false", (child:expect "^answer (.*)"))
       assert.equal(("%.0f"):format(tokens[i]), (ask(child, "token")))
     end
-    -- Longer than the lease lasts if it is not renewed again.
+    -- The sleep is longer than the lease lives if it is not renewed again.
     wait.sleep(LONGER + 0.2)
     for i, child in ipairs(list) do
       assert.equal("true false", (ask(child, "held")))

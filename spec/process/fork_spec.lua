@@ -54,7 +54,8 @@ local runs = 0
 
 -- Runs |source| in a forked child; asserts that it succeeds and that the parent still holds.
 local function run(source, way)
-  runs = runs + 1 -- a prefix for each run: left keys do not fail the next test
+  -- Each run has its own prefix, so that left keys do not fail the next test.
+  runs = runs + 1
   local parent = proc.lua(PARENT, etcd:endpoints(), prefix .. runs .. "/", source, way or "now")
   finally(function() parent:destroy() end)
   assert.equal("fine", parent:expect("^child: (.*)", 15), parent:errors())

@@ -1,6 +1,6 @@
--- If a client was closed while a member had accepted its connection but sent nothing yet, and
--- the member sent its HTTP/2 greeting later, while another client of the process was open,
--- then a descriptor and threads of gRPC were left for good.
+-- A client was closed when a member had accepted its connection but had sent nothing yet. If the
+-- member sent its HTTP/2 greeting later, while another client of the process was open, a descriptor
+-- and threads of gRPC were left for good.
 local Swallow = require "spec.support.servers.swallow"
 local clients = require "spec.support.harness.clients"
 local leaks = require "spec.support.harness.leaks"

@@ -60,7 +60,7 @@ it("regression 071: a call without a free descriptor names the limit", function(
     child:destroy()
     proxy:stop()
   end)
-  -- Open descriptors stay open.
+  -- Limits the child to |count| descriptors. Descriptors that are open already stay open.
   local function allow_descriptors(count)
     os.execute(("prlimit --pid %d --nofile=%d:"):format(child.pid, count))
   end

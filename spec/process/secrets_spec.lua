@@ -1,5 +1,5 @@
--- Tests that a closed client leaves no copy of a secret in the memory of its process, besides
--- those of Lua. The clients run in child processes, since a process that searches for a secret
+-- Tests that a closed client leaves no copy of a secret in the memory of its process, except the
+-- copies of Lua. The clients run in child processes, because a process that searches for a secret
 -- has a copy of it.
 -- Needs: one plain member, no sanitizer.
 
@@ -11,8 +11,9 @@ local wait = require "spec.support.harness.wait"
 -- A program that makes or reads its secret, connects a client without using it, and closes it.
 -- It waits for a line of input after each step, and repeats the step if the line is "again".
 --
--- The first step overwrites freed memory: a copy of the secret there, from making it, would vanish
--- when the client's copy takes its place, and the number of copies would stay the same.
+-- The first step overwrites freed memory. Otherwise, freed memory could still hold a copy from the
+-- time when the program made the secret. The client's copy could then take the place of that copy,
+-- and the number of copies would stay the same.
 local CHILD = [[
   local make, option = ...
   local secret = assert((loadstring or load)(make))()
@@ -68,7 +69,7 @@ local function count(pid, text)
 end
 
 -- Asserts that the client has copies of |text|, and that close removes them. |make|: Lua code that
--- returns the secret for the option |option|, of which |text| is a part.
+-- returns the secret for the option |option|. |text| is a part of this secret.
 local function assert_wiped(option, make, text)
   local child = proc.lua(CHILD, make, option)
   local function copies()

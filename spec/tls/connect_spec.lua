@@ -13,10 +13,10 @@ local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 local port_of = tls.port_of
 
-local etcd -- valid server certificate; requires a client certificate
-local elsewhere -- certificate for another host name
+local etcd -- has a valid server certificate; requires a client certificate
+local elsewhere -- has a certificate for another host name
 local anonymous -- requires no client certificate
-local plain -- without TLS
+local plain -- has no TLS
 
 local function options(changes) return tls.options(etcd, prefix, changes) end
 

@@ -10,14 +10,15 @@ local wait = require "spec.support.harness.wait"
 local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 
-local etcd -- valid server certificate; requires a client certificate
+local etcd -- has a valid server certificate; requires a client certificate
 local WRONG = {
   alone = cast.server_alone, expired = cast.server_expired, future = cast.server_future,
   elsewhere = cast.server_elsewhere,
-  -- A client certificate: etcd starts with it, because its own gateway is a client.
+  -- A certificate for clients only. etcd starts with it, because etcd's own gateway is a client.
   client = certs:issue(cast.ca, "client", { name = "not a server" }),
 }
-local wrong = {} -- name in WRONG -> an etcd with that certificate; requires no client certificate
+-- By the name in WRONG: an etcd with that certificate, which requires no client certificate.
+local wrong = {}
 
 local connect = clients.connector(function() return tls.options(etcd, prefix) end)
 

@@ -17,7 +17,7 @@ local NOTHING = "127.0.0.1:%d+: the server and the client have no TLS version, c
   .. "common: TLS 1.2 or newer"
 
 local certs, ca, cert
-local cleanup -- functions
+local cleanup -- functions that undo what a test has done
 
 -- Starts `openssl s_server` with the arguments |...|, which may allow insecure versions; returns
 -- its endpoint.
