@@ -444,7 +444,7 @@ describe("copas.receive", function()
           got = got + 1
         end)
       end
-      -- Who knows his place needs no answer within so short a time.
+      -- The timeout is too short for an answer of etcd: the waiter is in the local queue already.
       while client:stats().watches == 0 do copas.step(0.01) end
       copas.addthread(function()
         code = select(3, copas.receive(assert(client:lock_async("a", { timeout = 0.05 }))))

@@ -16,7 +16,7 @@ it("regression 009: step of a pending lock does not consume the wakeup of anothe
   end)
   go(function()
     sleep(0.05)
-    held.a._core:release() -- without waiting: nobody else shall have his turn
+    held.a._core:release() -- does not wait, so no other coroutine runs meanwhile
     repeat until client:stats().held == 1
     from = core.now()
     assert(b:step() == false)

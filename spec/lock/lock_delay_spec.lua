@@ -58,7 +58,7 @@ local HOLDER = [[
       local asked = assert(client:lock_async("of-two", {
         lock_delay = opts.lock_delay, owner = "second",
       }))
-      assert(first:unlock()) -- who hands it on
+      assert(first:unlock()) -- hands the lock to the second owner
       repeat second = asked:step() until second
       assert(first:token() == second:token())
       return second
@@ -95,7 +95,7 @@ local NEXT = {
   permit = function(client, opts) return client:semaphore("of-permit", 1):lock_async(opts) end,
   multi = function(client, opts) return client:lock_async("of-multi2", opts) end,
   leader = function(client, opts)
-    return client:election("of-leader"):campaign_async("he", opts)
+    return client:election("of-leader"):campaign_async("first", opts)
   end,
   async = function(client, opts) return client:lock_async("of-async", opts) end,
   downgraded = function(client, opts) return client:lock_async("of-downgraded", opts) end,

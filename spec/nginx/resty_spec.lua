@@ -86,7 +86,7 @@ story("lock waits until the holder unlocks, and returns the seconds it waited", 
   end)
   local lock = new()
   local elapsed, failure = lock:lock "waited"
-  ngx.thread.wait(thread) -- who may hear later of his unlock
+  ngx.thread.wait(thread) -- its unlock may return later than the lock of this thread
   tell("second", elapsed >= 0.08 and elapsed < 4, failure)
   tell("second", lock:unlock())
 ]], [[first 0
