@@ -16,19 +16,24 @@ local function find_recipe()
   end
 end
 
-local function start(text)
+-- Starts nginx with the recipe |text|, which counts the pages that it has made in |dictionary|.
+local function start(text, dictionary)
   return Nginx.start {
     workers = 2,
     main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
     http = "lua_shared_dict pages 10m;",
-    locations = { ["/news"] = text, ["/made"] = "ngx.print(ngx.shared.pages:get 'made' or 0)" },
+    locations = {
+      ["/news"] = text,
+      ["/made"] = ("ngx.print(ngx.shared.%s:get 'made' or 0)"):format(dictionary),
+      ["/expired"] = "ngx.print(tostring(select(3, ngx.shared.pages:get_stale 'news')))",
+    },
   }
 end
 
 describe("the nginx cache recipe", function()
   it("builds the page once for 10 simultaneous requests to each of two servers", function()
     local text = find_recipe()
-    local machines = { start(text), start(text) }
+    local machines = { start(text, "pages"), start(text, "pages") }
     finally(function()
       for _, nginx in ipairs(machines) do nginx:stop() end
     end)
@@ -50,21 +55,14 @@ describe("the nginx cache recipe", function()
     -- oldest entry of its dictionary, and the counter would be an older entry.
     local text = find_recipe():gsub("pages:incr", "shared:incr"):gsub("cache/news", "cache/expired")
       :gsub("MAX_AGE = ngx.shared.pages, 60", "MAX_AGE = ngx.shared.pages, 1")
-    local nginx = Nginx.start {
-      workers = 2,
-      main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
-      http = "lua_shared_dict pages 10m;",
-      locations = {
-        ["/news"] = text,
-        ["/made"] = "ngx.print(shared:get 'made' or 0)",
-        ["/expired"] = "ngx.print(tostring(select(3, ngx.shared.pages:get_stale 'news')))",
-      },
-    }
+      :gsub("ngx.sleep%(0.2%)", "ngx.sleep(3)")
+    local nginx = start(text, "shared")
     finally(function() nginx:stop() end)
     local old = nginx:get("/news").body
     wait.eventually(function() return nginx:get("/expired").body == "true" end, 5, "it expires")
-    local requests, new = {}, 0
-    for i = 1, REQUESTS do requests[i] = nginx:begin "/news" end
+    local requests, new = { nginx:begin "/news" }, 0
+    wait.eventually(function() return nginx:get("/made").body == "2" end, 5, "a request renders")
+    for i = 2, REQUESTS do requests[i] = nginx:begin "/news" end
     for _, request in ipairs(requests) do
       request:wait()
       assert.equal(200, request.status)
