@@ -12,7 +12,7 @@ local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local runtime = require "etcdlock.wait.runtime"
 
-local M = { _VERSION = "0.2.0" }
+local M = { _VERSION = "0.2.1" }
 
 -- ---- many clients ----
 

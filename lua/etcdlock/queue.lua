@@ -15,6 +15,9 @@ local KEYS_MAX = 1000
 -- PAGE_KEYS: the number of keys that one request lists. TXN_QUEUES: the number of queues that one
 -- transaction reads, by one operation each; etcd accepts 128 operations by default.
 local PAGE_KEYS, TXN_QUEUES = 1000, 100
+-- The smallest and the largest number of keys that one transaction reads with their values, and the
+-- number of bytes up to which it reads the largest number.
+local FEW_VALUES, MANY_VALUES, FEW_BYTES = 16, 100, 1024 * 1024
 
 -- ---- reads at one revision ----
 -- All reads of one call use the same revision of etcd: the revision of the first answer.
@@ -31,23 +34,70 @@ function Snapshot:txn()
   return self._client._core:txn()
 end
 
--- Sends a transaction. Returns the list of the results of its operations; or nil, message, code.
+-- Sends a transaction. Returns the list of the results of its operations; or nil, message, code,
+-- whether the answer was too large.
 -- Sets `_is_over` if no later read of this snapshot can succeed: either etcd has compacted the
 -- revision, or the deadline has passed.
 function Snapshot:read(txn)
   if self._is_over then
     return nil, self._message, "unavailable"
   end
-  local ok, held, results, revision = self._client:_run_txn(txn, self._deadline)
+  local ok, held, results, revision, is_too_large = self._client:_run_txn(txn, self._deadline)
   if ok then
     self.revision = self.revision or revision
     return results
   end
   local message, code = held, results
   self._message = message
-  self._is_over = self.revision and code == COMPACTED
+  self._is_over = self.revision and code == COMPACTED and not is_too_large
     or code == "unavailable" and core.now() >= self._deadline
-  return nil, message, code
+  return nil, message, code, is_too_large
+end
+
+-- Reads the keys from the index `first` to the index `last` of the list `kvs` again, with their
+-- values, and sets their leases. Returns the number of bytes of the values; or what Snapshot:read
+-- returns if it fails.
+local function read_some_leases(snapshot, kvs, first, last)
+  local txn, bytes = snapshot:txn(), 0
+  for i = first, last do
+    txn:list(kvs[i].key, kvs[i].key .. "\0", snapshot.revision)
+  end
+  local results, message, code, is_too_large = snapshot:read(txn)
+  if not results then
+    return nil, message, code, is_too_large
+  end
+  for i = first, last do
+    local kv = results[i - first + 1][1]
+    if kv then
+      kvs[i].lease, bytes = kv.lease, bytes + #kv.value
+    end
+  end
+  return bytes
+end
+
+-- Sets the leases of those of `kvs` that have the form of an entry. The keys were read without
+-- values, and therefore on etcd 3.7 without their leases. Returns true; or nil, message, code.
+local function read_leases(snapshot, kvs)
+  local unknown, first, count = {}, 1, FEW_VALUES
+  for _, kv in ipairs(kvs) do
+    local name = not kv.lease and core.name_of_key(kv.key)
+    if name and names.is_full_name(name) then
+      unknown[#unknown + 1] = kv
+    end
+  end
+  while first <= #unknown do
+    local last = math.min(first + count - 1, #unknown)
+    local bytes, message, code, is_too_large = read_some_leases(snapshot, unknown, first, last)
+    if bytes then
+      first = last + 1
+      count = bytes <= FEW_BYTES and MANY_VALUES or FEW_VALUES
+    elseif is_too_large and last > first then
+      count = 1
+    else
+      return nil, message, code
+    end
+  end
+  return true
 end
 
 -- Calls read_all(snapshot) and returns its results. If etcd has compacted the revision of the
@@ -167,8 +217,12 @@ end
 
 -- Returns true if the multi-lock of `entry` is first in the queue of `full_name`, false if it is
 -- not. `kvs` is the list of the oldest keys below `full_name`, at most KEYS_MAX. Returns nil if the
--- answer is unknown: no key in the list is an entry, and there may be more keys than these.
-local function is_first(kvs, full_name, entry)
+-- answer is unknown: no key in the list is an entry, and there may be more keys than these; or a
+-- read failed.
+local function is_first(snapshot, kvs, full_name, entry)
+  if not read_leases(snapshot, kvs) then
+    return nil
+  end
   for _, kv in ipairs(kvs) do
     local is_entry, mode = core.parse_key(full_name, kv.key, kv.lease)
     if is_entry and mode ~= "permit" then
@@ -190,7 +244,7 @@ local function is_first_everywhere(snapshot, full_names, entry)
     return nil
   end
   for i, full_name in ipairs(full_names) do
-    local first = is_first(results[i], full_name, entry)
+    local first = is_first(snapshot, results[i], full_name, entry)
     if first == false then
       return false
     end
@@ -392,10 +446,14 @@ local function list_names(snapshot, prefix)
     if not results then
       return nil, message, code
     end
-    local page = results[1]
+    local page, ok = results[1]
+    ok, message, code = read_leases(snapshot, page)
+    if not ok then
+      return nil, message, code
+    end
     for _, kv in ipairs(page) do
-      local name = core.name_of_key(kv.key, kv.lease)
-      if name and name:sub(1, #prefix) == prefix and names.is_full_name(name)
+      local name, is_entry = core.name_of_key(kv.key, kv.lease)
+      if is_entry and name:sub(1, #prefix) == prefix and names.is_full_name(name)
         and not seen[name] then
         seen[name] = true
         full_names[#full_names + 1] = name

@@ -39,10 +39,13 @@ static void build(member *it, fuzz_input *in) {
   it->request = EL_REQUEST_TRY + fuzz_number(in, REQUESTS - EL_REQUEST_TRY);
   it->action = (el_entry_action){.request = (el_request_kind)it->request,
                                  .is_serializable = flags & 1,
-                                 .is_full = flags & 2,
                                  .reads_holder = flags & 16,
                                  .bound_rev = flags & 4 ? 1 : REV,
                                  .guard_rev = REV};
+  if (flags & 2) {
+    it->action.walk =
+        (el_walk){.below = REV, .limit = 1, .n_ahead = 1, .rev = REV};
+  }
   if (it->request == QUERY_CONTENTION) {
     el_lock_txn_build_contention(&built, &it->keys);
   } else if (it->request == SEND_GUARDED) {

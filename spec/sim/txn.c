@@ -204,7 +204,8 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
                    .value = op->keys_only ? (el_bytes){0} : text,
                    .create_rev = it->create_rev,
                    .mod_rev = it->mod_rev,
-                   .lease = it->lease});
+                   /* etcd 3.7 (issue 22209) */
+                   .lease = op->keys_only ? 0 : it->lease});
   }
   if (op->limit != 0 && result->n_kvs > (size_t)op->limit) {
     result->n_kvs = (size_t)op->limit;

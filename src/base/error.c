@@ -87,7 +87,8 @@ enum {
   LEASE_GONE = 4,
   TOKEN_BAD = 8,
   AUTH_OFF = 16,
-  UNANSWERED = 32
+  UNANSWERED = 32,
+  TOO_LARGE = 64
 };
 
 #define NOT_ETCD "the endpoint is not an etcd v3 client port"
@@ -126,7 +127,7 @@ static const struct {
      * etcd has applied the request. */
     {GRPC_RESOURCE_EXHAUSTED, "grpc: received message larger", EL_INVALID,
      DEFINITE, NULL},
-    {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, 0,
+    {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, TOO_LARGE,
      "read less at once, and keep no other data below the name of a lock"},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, 0, NULL},
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
@@ -261,5 +262,6 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_token_bad = rules[i].flags & TOKEN_BAD;
   err->is_auth_off = rules[i].flags & AUTH_OFF;
   err->is_unanswered = rules[i].flags & UNANSWERED;
+  err->is_too_large = rules[i].flags & TOO_LARGE;
   err->is_unexplained = status == GRPC_UNAVAILABLE && !names_cause(details);
 }

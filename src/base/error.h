@@ -46,7 +46,9 @@ typedef struct el_error {
   bool is_token_bad;
   /* authentication is disabled in etcd, so that no token is needed */
   bool is_auth_off;
-  bool is_unanswered;    /* no answer came before the deadline */
+  bool is_unanswered; /* no answer came before the deadline */
+  /* etcd has applied the request, but the answer exceeds the size limit of a message */
+  bool is_too_large;
   bool has_other_member; /* the request can be sent to another member at once */
   /* the connection failed, and the cause is not known yet */
   bool is_unexplained;

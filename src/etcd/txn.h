@@ -43,7 +43,8 @@ typedef struct el_op {
   enum { EL_SORT_BY_KEY, EL_SORT_OLDEST, EL_SORT_YOUNGEST } sort; /* range */
   /* range: the answer is the member's own state, which may be stale */
   bool serializable;
-  bool keys_only; /* range */
+  /* range: the answer contains no values; etcd 3.7 omits the leases, too (etcd issue 22209) */
+  bool keys_only;
 } el_op;
 
 /* el_txn is a transaction. The caller owns the arrays and the bytes in them. */

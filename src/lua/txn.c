@@ -50,14 +50,14 @@ static el_nret l_txn_list(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, false);
 }
 
-/* txn:oldest_keys(from, to, revision, limit) adds a read of keys without values, oldest key
- * first. */
+/* txn:oldest_keys(from, to, revision, limit) adds a read of keys without values, oldest key first.
+ * A key without a lease in the answer may have one: etcd 3.7 omits it. */
 static el_nret l_txn_oldest_keys(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, true);
 }
 
 /* txn:keys(from, to, revision, limit) adds a read of keys without values, in the order of the
- * keys' bytes. */
+ * keys' bytes. A key without a lease in the answer may have one: etcd 3.7 omits it. */
 static el_nret l_txn_keys(lua_State *L) {
   return add_range(L, EL_SORT_BY_KEY, true);
 }
@@ -157,7 +157,8 @@ static void push_result(lua_State *L, const el_op_result *result) {
 
 /* txn:wait(seconds) waits for the answer. It returns one of these lists:
  * - true, whether the guard succeeded, results, revision of the answer
- * - false, message, code, whether it is certain that nothing was written
+ * - false, message, code, whether it is certain that nothing was written, whether the answer was too
+ *   large
  * - nil: no answer came within |seconds| */
 static el_nret l_txn_wait(lua_State *L) {
   return el_lua_push_answer(L, check_txn(L), el_lua_check_ms(L, 2));
@@ -174,7 +175,8 @@ el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
     lua_pushstring(L, answer->err.text);
     lua_pushstring(L, el_code_str(answer->err.code));
     lua_pushboolean(L, answer->err.is_definite);
-    return 4;
+    lua_pushboolean(L, answer->err.is_too_large);
+    return 5;
   }
   lua_pushboolean(L, answer->succeeded);
   lua_createtable(L, (int)answer->n_results, 0);

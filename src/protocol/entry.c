@@ -80,10 +80,8 @@ static el_entry_action *send(el_entry *entry, el_entry_actions *out,
 }
 
 static void send_read(el_entry *entry, el_entry_actions *out,
-                      bool is_serializable, bool is_full) {
-  el_entry_action *action = send(entry, out, EL_REQUEST_READ);
-  action->is_serializable = is_serializable;
-  action->is_full = is_full;
+                      bool is_serializable) {
+  send(entry, out, EL_REQUEST_READ)->is_serializable = is_serializable;
 }
 
 /* Sends the read of an entry that has waited for |reread_ms| without an event. The answer also
@@ -94,10 +92,10 @@ static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   action->key = entry->predecessor;
 }
 
-static void send_try(el_entry *entry, el_entry_actions *out, bool is_full) {
+static el_entry_action *send_try(el_entry *entry, el_entry_actions *out) {
   el_entry_action *action = send(entry, out, EL_REQUEST_TRY);
   action->bound_rev = entry->bound_rev;
-  action->is_full = is_full;
+  return action;
 }
 
 static void send_enqueue(el_entry *entry, el_entry_actions *out) {
@@ -194,7 +192,7 @@ static void start(el_entry *entry, el_entry_actions *out) {
   entry->must_report_release = entry->may_be_deleted = false;
   if (entry->is_try) {
     entry->state = EL_ENTRY_TRYING;
-    send_try(entry, out, false);
+    send_try(entry, out);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
     send_enqueue(entry, out);
@@ -219,7 +217,9 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_event *event,
   entry->predecessor = event->predecessor;
   set_n_blockers(entry, event);
   entry->must_reread = false;
-  watch(entry, out, event->predecessor, event->rev - event->is_batched);
+  watch(entry, out, event->predecessor,
+        entry->mode == EL_MODE_PERMIT ? event->walk.rev
+                                      : event->rev - event->is_batched);
   entry->wake_at = now_ms + entry->reread_ms;
 }
 
@@ -247,7 +247,17 @@ static void on_first_in_queue(el_entry *entry, const el_entry_event *event,
  * because it puts our key only if the key does not exist. If the caller gives up, and the key is
  * put later, an audit of the session finds it. */
 static void on_put_failed(el_entry *entry, const el_entry_event *event,
-                          int64_t now_ms, el_entry_actions *out) {
+                          el_request_kind request, int64_t now_ms,
+                          el_entry_actions *out) {
+  if (entry->is_wanted && event->is_too_large) {
+    /* etcd has applied the request: the repeat finds our key if it was put */
+    if (request == EL_REQUEST_TRY) {
+      send_try(entry, out)->walk = event->walk;
+    } else {
+      send(entry, out, EL_REQUEST_ENQUEUE)->walk = event->walk;
+    }
+    return;
+  }
   if (!event->outcome.is_definite) {
     push(out, EL_ENTRY_REPORT_PUT_IN_DOUBT);
   }
@@ -269,7 +279,7 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
   } else if (event->is_truncated) {
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
-    send_read(entry, out, false, false);
+    send(entry, out, EL_REQUEST_READ)->walk = event->walk;
   } else if (event->predecessor.rev != 0) {
     report_proof(event, out);
     wait_for_predecessor(entry, event, now_ms, out);
@@ -292,7 +302,7 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
   } else if (event->is_locked) {
     fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
   } else if (event->is_truncated) {
-    send_try(entry, out, true);
+    send_try(entry, out)->walk = event->walk;
   } else if (event->is_partial ||
              (event->own.rev != 0 && event->own.lease != entry->lease)) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
@@ -300,8 +310,8 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
     on_first_in_queue(entry, event, out);
   } else if (entry->bound_rev == 1) {
     /* No key blocks: try again, accepting the keys that exist now. */
-    entry->bound_rev = event->rev + 1;
-    send_try(entry, out, true);
+    entry->bound_rev = event->walk.rev + 1;
+    send_try(entry, out);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
     send_enqueue(entry, out);
@@ -329,18 +339,18 @@ static bool is_stale(const el_entry *entry, const el_entry_event *event) {
 static void on_read_waiting(el_entry *entry, const el_entry_event *event,
                             int64_t now_ms, el_entry_actions *out) {
   if (is_stale(entry, event)) {
-    send_read(entry, out, false, false);
+    send_read(entry, out, false);
   } else if (event->own.rev != entry->rev || event->is_partial) {
     push(out, EL_ENTRY_REPORT_KEY_LOST);
     release_rest(entry, out);
   } else if (event->own.lease != entry->lease) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (event->is_truncated) {
-    send_read(entry, out, false, true);
+    send(entry, out, EL_REQUEST_READ)->walk = event->walk;
   } else if (entry->must_reread ||
              (event->predecessor.rev == 0 && !is_recent_enough(event))) {
     entry->must_reread = false;
-    send_read(entry, out, false, false);
+    send_read(entry, out, false);
   } else if (event->predecessor.rev == 0) {
     on_first_in_queue(entry, event, out);
   } else if (el_queue_keys_are_equal(&event->predecessor,
@@ -355,7 +365,7 @@ static void on_read_waiting(el_entry *entry, const el_entry_event *event,
 static void on_read_held(el_entry *entry, const el_entry_event *event,
                          el_entry_actions *out) {
   if (is_stale(entry, event)) {
-    send_read(entry, out, false, false);
+    send_read(entry, out, false);
   } else if (event->own.rev != entry->rev || event->is_partial) {
     report_lost(EL_LOSS_DELETED, out);
     release_rest(entry, out);
@@ -364,7 +374,7 @@ static void on_read_held(el_entry *entry, const el_entry_event *event,
     start_release(entry, out);
   } else if (entry->must_reread) {
     entry->must_reread = false;
-    send_read(entry, out, false, false);
+    send_read(entry, out, false);
   }
 }
 
@@ -400,7 +410,9 @@ static void on_read_answer(el_entry *entry, const el_entry_event *event,
       assert(!"a read was answered in a state that sends none");
       return;
   }
-  if (!event->outcome.is_done && event->outcome.is_retriable) {
+  if (event->is_too_large) {
+    send(entry, out, EL_REQUEST_READ)->walk = event->walk;
+  } else if (!event->outcome.is_done && event->outcome.is_retriable) {
     retry_later(entry, event, now_ms);
   } else if (!event->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
     fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
@@ -469,7 +481,7 @@ static void on_answer(el_entry *entry, const el_entry_event *event,
     case EL_REQUEST_TRY:
     case EL_REQUEST_ENQUEUE:
       if (!event->outcome.is_done) {
-        on_put_failed(entry, event, now_ms, out);
+        on_put_failed(entry, event, request, now_ms, out);
       } else if (request == EL_REQUEST_TRY) {
         on_try_answer(entry, event, out);
       } else {
@@ -513,7 +525,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
   }
   switch (entry->state) {
     case EL_ENTRY_TRYING:
-      send_try(entry, out, entry->bound_rev > 1);
+      send_try(entry, out);
       return;
     case EL_ENTRY_ENQUEUING:
       send_enqueue(entry, out);
@@ -522,7 +534,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
       if (watch_own_key(entry, out)) return;
       /* fall through */
     case EL_ENTRY_AUDITING:
-      send_read(entry, out, false, false);
+      send_read(entry, out, false);
       return;
     case EL_ENTRY_WAITING:
       send_periodic_read(entry, out);
@@ -546,7 +558,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
 static void read_soon(el_entry *entry, bool is_serializable,
                       el_entry_actions *out) {
   if (entry->in_flight == EL_REQUEST_NONE) {
-    send_read(entry, out, is_serializable, false);
+    send_read(entry, out, is_serializable);
   } else {
     entry->must_reread = true;
   }
@@ -606,7 +618,7 @@ static void on_lease_proven(el_entry *entry, int64_t now_ms,
     /* Time has passed since the answer that showed our key first: read again. */
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
-    send_read(entry, out, false, false);
+    send_read(entry, out, false);
   }
 }
 
@@ -633,7 +645,7 @@ static void on_key_gone(el_entry *entry, const el_entry_event *event,
 static void on_key_found(el_entry *entry, el_entry_actions *out) {
   if (entry->state == EL_ENTRY_IDLE && entry->in_flight == EL_REQUEST_NONE) {
     entry->state = EL_ENTRY_AUDITING;
-    send_read(entry, out, false, false);
+    send_read(entry, out, false);
   }
 }
 

@@ -89,6 +89,22 @@ typedef enum el_request_kind {
   EL_REQUEST_DELETE /* delete our key if its create_revision is |guard_rev| */
 } el_request_kind;
 
+/* el_walk is a part of the older keys of a queue. A queue may be long, and its keys may have large
+ * values. If the keys next to ours do not tell whether our key must wait, because all of them are
+ * user data, the entry walks: it reads the older keys part by part, the youngest first. No key that
+ * is put later is older than ours, so the parts may have different revisions. */
+typedef struct el_walk {
+  int64_t
+      below; /* only keys with a lower create_revision; 0: from our key on */
+  /* the largest number of keys to list; 0: the smallest number that is likely to suffice */
+  uint32_t limit;
+  /* semaphore: the number of older keys in the parts that were read before */
+  uint32_t n_ahead;
+  /* revision from which on an event may change what the first part has shown; 0: this is the first
+   * part */
+  int64_t rev;
+} el_walk;
+
 /* el_entry_event is one event for an entry. The comment of a field names the kinds that use it. */
 typedef struct el_entry_event {
   enum {
@@ -138,8 +154,13 @@ typedef struct el_entry_event {
   bool is_partial;
   /* answer: the youngest older key that blocks ours; rev 0: none */
   el_queue_key predecessor;
-  /* answer: the list ended at its limit before it showed |predecessor|: read the whole queue */
+  /* answer: the keys that were listed do not block ours, but older keys may: read |walk| */
   bool is_truncated;
+  /* answer: it was too large to be received: ask for |walk|, which is smaller */
+  bool is_too_large;
+  /* answer: the part of the queue to read next. If there is none, walk.rev still describes the part
+   * that was read. */
+  el_walk walk;
   /* answer, semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
   bool is_locked; /* try: a key blocks ours */
@@ -182,8 +203,7 @@ typedef struct el_entry_action {
   } kind;
   el_request_kind request; /* send request */
   bool is_serializable;    /* read: one member may answer from its own state */
-  /* read, try: list the whole queue, not only the keys nearest to ours */
-  bool is_full;
+  el_walk walk; /* read, try, enqueue: the part of the queue to list */
   /* read: read also the value of the holder's key, for messages; |key| blocks ours, and
    * key.name_index tells in which queue to read */
   bool reads_holder;

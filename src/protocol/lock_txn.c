@@ -5,14 +5,16 @@
 
 /* ---- requests ---- */
 
+/* All reads also ask for the values. etcd 3.7 omits the lease of a key if a range is read with
+ * keys_only (etcd issue 22209), and without its lease a key cannot be told from user data. */
+
 /* Each of the next four functions adds one operation or compare for each of our keys, and returns
  * the number of our keys. */
 
 static size_t read_own(const el_keys *keys, el_op *ops) {
   size_t n = 0;
   for (; keys != NULL; keys = keys->next) {
-    ops[n++] = (el_op){
-        .kind = EL_OP_RANGE, .key = el_keys_own(keys), .keys_only = true};
+    ops[n++] = (el_op){.kind = EL_OP_RANGE, .key = el_keys_own(keys)};
   }
   return n;
 }
@@ -50,15 +52,20 @@ static size_t compare_own(const el_keys *keys, int64_t rev,
   return n;
 }
 
-/* How many keys a waiter of a semaphore reads beyond the number of permits. The waiter reads again
- * only when enough of the keys that it has read are gone (n_blockers in entry.h). */
-enum { PERMITS_READ = 32 };
+enum {
+  /* How many keys a waiter of a semaphore reads beyond the number of permits. The waiter reads
+   * again only when enough of the keys that it has read are gone (n_blockers in entry.h). */
+  PERMITS_READ = 32,
+  /* How many markers a reader reads. A writer that was downgraded still holds the lock, so at most
+   * one marker is not user data. */
+  MARKERS_READ = 16
+};
 
 /* Adds to |ops| one read for each range of keys that may conflict with |keys|. Each read returns
- * |limit| keys (0: all) in the order |sort|, but a read of markers returns all of them. Sets
- * |n_ops| to the number of reads, and returns how many of these do not read markers. */
+ * the youngest |limit| keys. Sets |n_ops| to the number of reads, and returns how many of these do
+ * not read markers. */
 static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
-                         int sort, int64_t limit, size_t *n_ops) {
+                         int64_t limit, size_t *n_ops) {
   el_key_range ranges[EL_CONFLICT_RANGES_MAX];
   bool has_markers = el_conflict_reads_markers(keys->mode);
   size_t n = el_conflict_ranges(keys, ranges, to->text);
@@ -66,35 +73,43 @@ static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
     ops[i] = (el_op){.kind = EL_OP_RANGE,
                      .key = ranges[i].from,
                      .range_end = ranges[i].to,
-                     .limit = has_markers && i == n - 1 ? 0 : limit,
-                     .keys_only = true};
-    ops[i].sort = sort;
+                     .limit = has_markers && i == n - 1 ? MARKERS_READ : limit,
+                     .sort = EL_SORT_YOUNGEST};
   }
   *n_ops = n;
   return has_markers ? n - 1 : n;
 }
 
-/* Adds the reads of conflicting keys for a request that must see the position of our key in the
- * queue. From each range it reads the youngest |limit| keys (0: all). For a semaphore it reads the
- * oldest keys instead: as many as there are permits, and PERMITS_READ more (|limit| 0: all). */
-static size_t list_around(el_lock_txn *to, const el_keys *keys, el_op *ops,
-                          int64_t limit, size_t *n_ops) {
-  if (keys->mode != EL_MODE_PERMIT) {
-    return list_queue(to, keys, ops, EL_SORT_YOUNGEST, limit, n_ops);
+/* Returns how many keys of each range the request of |action| lists. */
+static uint32_t limit_of(const el_keys *keys, const el_entry_action *action) {
+  uint32_t waiter = keys->mode == EL_MODE_PERMIT ? PERMITS_READ : 0;
+  if (action->walk.limit != 0) return action->walk.limit;
+  switch (action->request) {
+    case EL_REQUEST_ENQUEUE: /* our key is the youngest */
+      return 2 + keys->permits + waiter;
+    default:
+      return 1 + keys->permits + (action->request == EL_REQUEST_READ) * waiter;
   }
-  if (limit != 0) limit = keys->permits + PERMITS_READ;
-  return list_queue(to, keys, ops, EL_SORT_OLDEST, limit, n_ops);
+}
+
+/* Makes the |n| reads of |ops| list only the older keys of |walk|. Our key has the create_revision
+ * |rev|; 0: our key does not exist. */
+static void list_older(el_op *ops, size_t n, const el_walk *walk, int64_t rev) {
+  int64_t below = walk->below != 0 ? walk->below : rev;
+  for (size_t i = 0; i < n; i++) {
+    ops[i].max_create_rev = below != 0 ? below - 1 : 0;
+  }
 }
 
 /* As in Go's concurrency/mutex.go, one transaction puts our key if the key does not exist, and
  * reads the older keys. If our key exists, the else branch only reads it, so a repeat is harmless.
- * The reads return the two youngest keys of each range. In the range that contains our key, these
- * are our key and its predecessor. */
+ * Unless keys of a semaphore are counted, the reads return the two youngest keys of each range. In
+ * the range that contains our key, these are our key and its predecessor. */
 static void build_enqueue(el_lock_txn *to, const el_keys *keys,
-                          el_bytes value) {
+                          const el_entry_action *action, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n;
   compare_own(keys, 0, to->compares);
-  list_around(to, keys, to->then + n_own, 2, &n);
+  list_queue(to, keys, to->then + n_own, limit_of(keys, action), &n);
   read_own(keys, to->otherwise);
   to->txn =
       (el_txn){to->compares, n_own, to->then, n_own + n, to->otherwise, n_own};
@@ -109,8 +124,9 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
   size_t n_own = put_own(keys, value, to->then), n, n_queued;
   compare_own(keys, 0, to->compares);
   read_own(keys, to->otherwise);
-  n_queued = list_queue(to, keys, to->otherwise + n_own, EL_SORT_OLDEST,
-                        action->is_full ? 0 : 1 + keys->permits, &n);
+  n_queued =
+      list_queue(to, keys, to->otherwise + n_own, limit_of(keys, action), &n);
+  list_older(to->otherwise + n_own, n_queued, &action->walk, 0);
   for (size_t i = n_own; i < n_own + n_queued; i++) {
     to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
                                    .key = to->otherwise[i].key,
@@ -146,11 +162,10 @@ static void build_read(el_lock_txn *to, const el_keys *keys,
   size_t n_own = read_own(keys, to->then), n = 0, n_queued = 0;
   if (rev > 1) {
     n_queued =
-        list_around(to, keys, to->then + n_own, action->is_full ? 0 : 1, &n);
+        list_queue(to, keys, to->then + n_own, limit_of(keys, action), &n);
+    list_older(to->then + n_own, n_queued, &action->walk, rev);
   }
   for (size_t i = 0; i < n_own + n; i++) {
-    if (i >= n_own && i < n_own + n_queued)
-      to->then[i].max_create_rev = rev - 1;
     to->then[i].serializable = action->is_serializable;
   }
   to->txn = (el_txn){.then = to->then, .n_then = n_own + n};
@@ -166,8 +181,7 @@ enum { YOUNGEST_READ = 10 };
 
 void el_lock_txn_build_contention(el_lock_txn *to, const el_keys *keys) {
   size_t n_own = read_own(keys, to->then), n, n_queued;
-  n_queued = list_queue(to, keys, to->then + n_own, EL_SORT_YOUNGEST,
-                        YOUNGEST_READ, &n);
+  n_queued = list_queue(to, keys, to->then + n_own, YOUNGEST_READ, &n);
   to->txn = (el_txn){.then = to->then, .n_then = n_own + n_queued};
 }
 
@@ -216,7 +230,7 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        el_bytes value) {
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:
-      build_enqueue(to, keys, value);
+      build_enqueue(to, keys, action, value);
       return;
     case EL_REQUEST_TRY:
       build_try(to, keys, action, value);
@@ -261,98 +275,160 @@ static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
   return n;
 }
 
+enum {
+  /* The number of keys in the second part of a walk, and the largest number in a part. (The first
+   * part has very few.) etcd accepts values up to 1.5 MiB by default, so that the second part fits
+   * into a message of 32 MiB. */
+  WALK_SECOND = 16,
+  WALK_MOST = 1024,
+  /* The next part has four times as many keys if this part had at most this number of bytes. */
+  WALK_BYTES = 256 * 1024,
+  /* A part that was too large is read again with this fraction of its keys. */
+  WALK_SHRINK = 16
+};
+
+/* Returns how many keys to list in the part that follows one of up to |limit| keys, which had
+ * |bytes| bytes. */
+static uint32_t next_limit(uint32_t limit, size_t bytes) {
+  if (bytes > 16 * WALK_BYTES) return limit / 4 > 0 ? limit / 4 : 1;
+  if (bytes > WALK_BYTES || limit > WALK_MOST / 4) return limit;
+  return 4 * limit;
+}
+
+static size_t bytes_of(const el_op_result *list) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < list->n_kvs; i++) {
+    bytes += list->kvs[i].key.len + list->kvs[i].value.len;
+  }
+  return bytes;
+}
+
+/* Tells whether more keys may follow |list|, which was read with |limit|. The field |more| alone
+ * does not tell: a server may omit it. */
+static bool may_go_on(const el_op_result *list, uint32_t limit) {
+  return list->n_kvs > 0 && (list->more || list->n_kvs >= limit);
+}
+
 /* What the lists of keys in an answer show about older keys that block ours. */
 typedef struct blockers {
   el_queue_key youngest;
   /* a list ended at its limit, and shows no key that blocks ours: such keys may follow */
   bool is_truncated;
-  /* semaphore: at least this many older keys must go before ours holds a permit */
-  uint32_t n_blockers;
+  int64_t below; /* if so: they have lower create_revisions than this */
+  /* semaphore: the number of older keys up to the end of the list */
+  uint32_t n_ahead;
 } blockers;
 
-/* Counts the older keys of a semaphore. (Each key takes one permit, whatever number of permits it
- * contains.) If our key must wait, |youngest| has lease 0, which makes the entry watch the whole
- * queue instead of one key (EL_ENTRY_START_WATCH). */
+/* Records that keys older than the last one of |list| were not read. If several lists ended at
+ * their limits, the next part begins at the youngest of these ends. */
+static void note_end(blockers *found, const el_op_result *list) {
+  int64_t end = list->kvs[list->n_kvs - 1].create_rev;
+  found->is_truncated = true;
+  if (end > found->below) found->below = end;
+}
+
+/* Counts the older keys of a semaphore; |n_ahead| were counted before. (Each key takes one permit,
+ * whatever number of permits it contains.) If our key must wait, |youngest| has lease 0, which
+ * makes the entry watch the whole queue instead of one key (EL_ENTRY_START_WATCH). */
 static blockers find_permit_blockers(const el_keys *keys,
-                                     const el_op_result *list, int64_t rev) {
+                                     const el_op_result *list, int64_t rev,
+                                     uint32_t limit, uint32_t n_ahead) {
   el_queue_key blocker;
-  uint32_t ahead = 0; /* no overflow: a gRPC message has less than 2^32 bytes */
+  blockers found = {.n_ahead = n_ahead};
   for (size_t i = 0; i < list->n_kvs; i++) {
     if (!el_conflict_is_blocker(keys, &list->kvs[i], NULL, &blocker) ||
         (rev != 0 && blocker.rev >= rev)) {
       continue;
     }
-    ahead++;
+    found.n_ahead++;
   }
-  if (ahead < keys->permits) return (blockers){.is_truncated = list->more};
-  return (blockers){.youngest = {.rev = 1, .mode = EL_MODE_PERMIT},
-                    .n_blockers = ahead - keys->permits + 1};
+  if (found.n_ahead >= keys->permits) {
+    found.youngest = (el_queue_key){.rev = 1, .mode = EL_MODE_PERMIT};
+  } else if (may_go_on(list, limit)) {
+    note_end(&found, list);
+  }
+  return found;
 }
 
-/* Reads the lists of |answer|, which follow the results about our own keys. It skips keys whose
- * create_revision is |rev| or above. |rev| 0: the lists contain older keys only. */
-static blockers find_blockers(const el_keys *keys, const el_txn_answer *answer,
-                              int64_t rev) {
+/* Reads the lists of |answer|, the answer to |action|. The lists follow the results about our own
+ * keys. It skips keys whose create_revision is |rev| or above. |rev| 0: the lists contain older
+ * keys only. */
+static blockers find_blockers(const el_keys *keys,
+                              const el_entry_action *action,
+                              const el_txn_answer *answer, int64_t rev) {
   bool has_markers = el_conflict_reads_markers(keys->mode);
   size_t n_own = el_keys_count(keys);
   size_t n = answer->n_results - n_own - (has_markers ? 1 : 0);
   const el_op_result *lists = &answer->results[n_own];
   const el_op_result *markers = has_markers ? &lists[n] : NULL;
+  uint32_t limit = limit_of(keys, action);
   blockers found = {0};
-  if (keys->mode == EL_MODE_PERMIT)
-    return find_permit_blockers(keys, lists, rev);
+  if (keys->mode == EL_MODE_PERMIT) {
+    return find_permit_blockers(keys, lists, rev, limit, action->walk.n_ahead);
+  }
   for (size_t i = 0; i < n; i++) {
-    size_t others = 0, at = 0;
+    size_t at = 0;
     el_queue_key blocker = {0};
     for (; at < lists[i].n_kvs; at++) {
       bool counts =
           el_conflict_is_blocker(keys, &lists[i].kvs[at], markers, &blocker);
       if (counts && (rev == 0 || blocker.rev < rev)) break;
-      others += !counts;
     }
     if (at < lists[i].n_kvs && blocker.rev > found.youngest.rev) {
       found.youngest = blocker;
       if (n_own > 1) found.youngest.name_index = (uint8_t)i;
-    } else if (at == lists[i].n_kvs && others > 0 && lists[i].more) {
-      found.is_truncated = true;
+    } else if (at == lists[i].n_kvs && may_go_on(&lists[i], limit)) {
+      note_end(&found, &lists[i]);
     }
     if (n_own > 1) keys = keys->next; /* there is one list for each name */
   }
   return found;
 }
 
-static void set_blockers(const blockers *found, el_entry_event *event) {
-  event->predecessor = found->youngest;
-  event->n_blockers = found->n_blockers;
+/* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. */
+static void parse_blockers(const el_keys *keys, const el_entry_action *action,
+                           const el_txn_answer *answer, int64_t rev,
+                           el_entry_event *event) {
+  blockers found = find_blockers(keys, action, answer, rev);
+  size_t bytes = 0;
+  event->predecessor = found.youngest;
+  if (event->walk.rev == 0) event->walk.rev = answer->rev - answer->is_batched;
+  if (keys->mode == EL_MODE_PERMIT && found.n_ahead >= keys->permits) {
+    event->n_blockers = found.n_ahead - keys->permits + 1;
+  }
+  event->is_truncated = found.is_truncated && found.youngest.rev == 0;
+  if (!event->is_truncated) return;
+  for (size_t i = 0; i < answer->n_results; i++) {
+    bytes += bytes_of(&answer->results[i]);
+  }
+  event->walk.below = found.below;
+  event->walk.limit = action->walk.limit == 0
+                          ? WALK_SECOND
+                          : next_limit(action->walk.limit, bytes);
+  event->walk.n_ahead = found.n_ahead;
 }
 
-static void parse_enqueue(const el_keys *keys, const el_txn_answer *answer,
-                          el_entry_event *event) {
-  blockers found;
+static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
+                          const el_txn_answer *answer, el_entry_event *event) {
   if (answer->succeeded) {
-    found = find_blockers(keys, answer, answer->rev);
     event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
-    set_blockers(&found, event);
-    event->is_truncated = found.is_truncated;
+    parse_blockers(keys, action, answer, answer->rev, event);
   } else {
     parse_own(keys, answer, event);
+    event->walk = (el_walk){0};
     event->is_truncated = true;
   }
 }
 
 static void parse_try(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event) {
-  blockers found;
   if (answer->succeeded) {
     event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
     return;
   }
   parse_own(keys, answer, event);
-  found = find_blockers(keys, answer, event->own.rev);
-  set_blockers(&found, event);
+  parse_blockers(keys, action, answer, event->own.rev, event);
   event->is_locked = event->predecessor.rev != 0;
-  event->is_truncated =
-      !action->is_full && found.is_truncated && !event->is_locked;
 }
 
 /* Returns |answer| without the result of the read that build_read adds for |reads_holder|. */
@@ -381,14 +457,11 @@ el_bytes el_lock_txn_holder_value(const el_keys *keys,
 
 static void parse_read(const el_keys *keys, const el_entry_action *action,
                        const el_txn_answer *answer, el_entry_event *event) {
-  blockers found;
   el_txn_answer lists;
   event->is_serializable = action->is_serializable;
   if (answer->n_results == parse_own(keys, answer, event)) return;
   lists = without_holder(keys, action, answer);
-  found = find_blockers(keys, &lists, 0);
-  set_blockers(&found, event);
-  event->is_truncated = !action->is_full && found.is_truncated;
+  parse_blockers(keys, action, &lists, 0, event);
 }
 
 /* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
@@ -449,11 +522,18 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                        .outcome = el_outcome_of(&answer->err, answer->sent_ms),
                        .term = answer->term,
                        .rev = answer->rev,
-                       .is_batched = answer->is_batched};
-  if (!event->outcome.is_done) return;
+                       .is_batched = answer->is_batched,
+                       .walk = action->walk};
+  if (!event->outcome.is_done) {
+    uint32_t limit = limit_of(keys, action);
+    event->is_too_large = answer->err.is_too_large && limit > 1 &&
+                          action->request != EL_REQUEST_DELETE;
+    event->walk.limit = (limit + WALK_SHRINK - 1) / WALK_SHRINK;
+    return;
+  }
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:
-      parse_enqueue(keys, answer, event);
+      parse_enqueue(keys, action, answer, event);
       return;
     case EL_REQUEST_TRY:
       parse_try(keys, action, answer, event);

@@ -42,7 +42,7 @@ local ROWS = {
     says = "etcdserver: too many requests" },
   { "RESOURCE_EXHAUSTED", "grpc: received message larger", "invalid", "DEFINITE",
     says = "grpc: received message larger than max (3000000 vs. 2097152)" },
-  { "RESOURCE_EXHAUSTED", "message larger than max", "invalid", "",
+  { "RESOURCE_EXHAUSTED", "message larger than max", "invalid", "TOO_LARGE",
     "read less at once, and keep no other data below the name of a lock",
     says = "grpc: trying to send message larger than max (3000000 vs. 2097152)" },
   { "RESOURCE_EXHAUSTED", nil, "invalid", "",
