@@ -75,13 +75,12 @@ local function read_some_leases(snapshot, kvs, first, last)
   return bytes
 end
 
--- Sets the leases of those of `kvs` that have the form of an entry. The keys were read without
--- values, and therefore on etcd 3.7 without their leases. Returns true; or nil, message, code.
+-- Sets the leases of `kvs`, which were read without values, and therefore on etcd 3.7 without their
+-- leases. Returns true; or nil, message, code.
 local function read_leases(snapshot, kvs)
   local unknown, first, count = {}, 1, FEW_VALUES
   for _, kv in ipairs(kvs) do
-    local name = not kv.lease and core.name_of_key(kv.key)
-    if name and names.is_full_name(name) then
+    if not kv.lease then
       unknown[#unknown + 1] = kv
     end
   end
@@ -220,10 +219,16 @@ end
 -- answer is unknown: no key in the list is an entry, and there may be more keys than these; or a
 -- read failed.
 local function is_first(snapshot, kvs, full_name, entry)
-  if not read_leases(snapshot, kvs) then
+  local candidates = {}
+  for _, kv in ipairs(kvs) do
+    if kv.create_revision <= entry.token and core.name_of_key(kv.key) == full_name then
+      candidates[#candidates + 1] = kv
+    end
+  end
+  if not read_leases(snapshot, candidates) then
     return nil
   end
-  for _, kv in ipairs(kvs) do
+  for _, kv in ipairs(candidates) do
     local is_entry, mode = core.parse_key(full_name, kv.key, kv.lease)
     if is_entry and mode ~= "permit" then
       return kv.key == full_name .. get_key_end(entry) and kv.create_revision == entry.token
@@ -446,15 +451,22 @@ local function list_names(snapshot, prefix)
     if not results then
       return nil, message, code
     end
-    local page, ok = results[1]
-    ok, message, code = read_leases(snapshot, page)
+    local page, candidates, ok = results[1], {}
+    for _, kv in ipairs(page) do
+      local name = core.name_of_key(kv.key)
+      if name and name:sub(1, #prefix) == prefix and names.is_full_name(name)
+        and not seen[name] then
+        kv.name = name
+        candidates[#candidates + 1] = kv
+      end
+    end
+    ok, message, code = read_leases(snapshot, candidates)
     if not ok then
       return nil, message, code
     end
-    for _, kv in ipairs(page) do
-      local name, is_entry = core.name_of_key(kv.key, kv.lease)
-      if is_entry and name:sub(1, #prefix) == prefix and names.is_full_name(name)
-        and not seen[name] then
+    for _, kv in ipairs(candidates) do
+      local name = kv.name
+      if not seen[name] and core.parse_key(name, kv.key, kv.lease) then
         seen[name] = true
         full_names[#full_names + 1] = name
       end

@@ -74,22 +74,19 @@ static el_nret l_parse_key(lua_State *L) {
   return 3;
 }
 
-/* name_of_key(key, lease) returns nil if |key| does not have the form of an entry. Otherwise it
- * returns the lock name in |key|, and whether |key| is an entry in the queue of that name. |lease|
- * is the lease that the key is attached to (nil: none). */
+/* name_of_key(key) returns the lock name in |key| if the key has the form of an entry; otherwise
+ * nil. */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
   el_queue_key queue_key;
   el_bytes name = el_key_name(key, &queue_key);
-  int64_t lease = el_lua_opt_id(L, 2);
   if (name.len == 0 || queue_key.mode > EL_MODE_MULTI ||
       el_key_reserved_suffix(name).len > 0) {
     lua_pushnil(L);
     return 1;
   }
   lua_pushlstring(L, name.data, name.len);
-  lua_pushboolean(L, el_queue_key_is_attached(&queue_key, lease));
-  return 2;
+  return 1;
 }
 
 /* Pushes argument 1, a lock name that may be longer than EL_NAME_MAX, followed by |text|. */

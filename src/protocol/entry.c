@@ -79,9 +79,12 @@ static el_entry_action *send(el_entry *entry, el_entry_actions *out,
   return action;
 }
 
+/* Sends a read. For a hold only the state of our own key matters. */
 static void send_read(el_entry *entry, el_entry_actions *out,
                       bool is_serializable) {
-  send(entry, out, EL_REQUEST_READ)->is_serializable = is_serializable;
+  el_entry_action *action = send(entry, out, EL_REQUEST_READ);
+  action->is_serializable = is_serializable;
+  action->is_own_only = entry->state == EL_ENTRY_HELD;
 }
 
 /* Sends the read of an entry that has waited for |reread_ms| without an event. The answer also
@@ -92,10 +95,16 @@ static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   action->key = entry->predecessor;
 }
 
-static el_entry_action *send_try(el_entry *entry, el_entry_actions *out) {
-  el_entry_action *action = send(entry, out, EL_REQUEST_TRY);
+static void send_try(el_entry *entry, el_entry_actions *out) {
+  send(entry, out, EL_REQUEST_TRY)->bound_rev = entry->bound_rev;
+}
+
+/* Sends a |request| that lists the part |walk| of the queue. */
+static void send_walk(el_entry *entry, el_entry_actions *out,
+                      el_request_kind request, const el_walk *walk) {
+  el_entry_action *action = send(entry, out, request);
   action->bound_rev = entry->bound_rev;
-  return action;
+  action->walk = *walk;
 }
 
 static void send_enqueue(el_entry *entry, el_entry_actions *out) {
@@ -247,17 +256,7 @@ static void on_first_in_queue(el_entry *entry, const el_entry_event *event,
  * because it puts our key only if the key does not exist. If the caller gives up, and the key is
  * put later, an audit of the session finds it. */
 static void on_put_failed(el_entry *entry, const el_entry_event *event,
-                          el_request_kind request, int64_t now_ms,
-                          el_entry_actions *out) {
-  if (entry->is_wanted && event->is_too_large) {
-    /* etcd has applied the request: the repeat finds our key if it was put */
-    if (request == EL_REQUEST_TRY) {
-      send_try(entry, out)->walk = event->walk;
-    } else {
-      send(entry, out, EL_REQUEST_ENQUEUE)->walk = event->walk;
-    }
-    return;
-  }
+                          int64_t now_ms, el_entry_actions *out) {
   if (!event->outcome.is_definite) {
     push(out, EL_ENTRY_REPORT_PUT_IN_DOUBT);
   }
@@ -279,7 +278,7 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
   } else if (event->is_truncated) {
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
-    send(entry, out, EL_REQUEST_READ)->walk = event->walk;
+    send_walk(entry, out, EL_REQUEST_READ, &event->walk);
   } else if (event->predecessor.rev != 0) {
     report_proof(event, out);
     wait_for_predecessor(entry, event, now_ms, out);
@@ -302,7 +301,7 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
   } else if (event->is_locked) {
     fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
   } else if (event->is_truncated) {
-    send_try(entry, out)->walk = event->walk;
+    send_walk(entry, out, EL_REQUEST_TRY, &event->walk);
   } else if (event->is_partial ||
              (event->own.rev != 0 && event->own.lease != entry->lease)) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
@@ -346,7 +345,7 @@ static void on_read_waiting(el_entry *entry, const el_entry_event *event,
   } else if (event->own.lease != entry->lease) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (event->is_truncated) {
-    send(entry, out, EL_REQUEST_READ)->walk = event->walk;
+    send_walk(entry, out, EL_REQUEST_READ, &event->walk);
   } else if (entry->must_reread ||
              (event->predecessor.rev == 0 && !is_recent_enough(event))) {
     entry->must_reread = false;
@@ -410,9 +409,7 @@ static void on_read_answer(el_entry *entry, const el_entry_event *event,
       assert(!"a read was answered in a state that sends none");
       return;
   }
-  if (event->is_too_large) {
-    send(entry, out, EL_REQUEST_READ)->walk = event->walk;
-  } else if (!event->outcome.is_done && event->outcome.is_retriable) {
+  if (!event->outcome.is_done && event->outcome.is_retriable) {
     retry_later(entry, event, now_ms);
   } else if (!event->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
     fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
@@ -477,11 +474,16 @@ static void on_answer(el_entry *entry, const el_entry_event *event,
     entry->has_request_in_doubt = true;
   }
   if (entry->state == EL_ENTRY_ENDED) return;
+  if (event->is_too_large && entry->is_wanted) {
+    /* etcd has applied the request, so that an enqueue or a try now finds our key if it was put */
+    send_walk(entry, out, request, &event->walk);
+    return;
+  }
   switch (request) {
     case EL_REQUEST_TRY:
     case EL_REQUEST_ENQUEUE:
       if (!event->outcome.is_done) {
-        on_put_failed(entry, event, request, now_ms, out);
+        on_put_failed(entry, event, now_ms, out);
       } else if (request == EL_REQUEST_TRY) {
         on_try_answer(entry, event, out);
       } else {

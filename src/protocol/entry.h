@@ -203,6 +203,7 @@ typedef struct el_entry_action {
   } kind;
   el_request_kind request; /* send request */
   bool is_serializable;    /* read: one member may answer from its own state */
+  bool is_own_only;        /* read: our own key, and no other keys */
   el_walk walk; /* read, try, enqueue: the part of the queue to list */
   /* read: read also the value of the holder's key, for messages; |key| blocks ours, and
    * key.name_index tells in which queue to read */

@@ -82,14 +82,13 @@ static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
 
 /* Returns how many keys of each range the request of |action| lists. */
 static uint32_t limit_of(const el_keys *keys, const el_entry_action *action) {
-  uint32_t waiter = keys->mode == EL_MODE_PERMIT ? PERMITS_READ : 0;
+  uint32_t limit = 1 + keys->permits;
   if (action->walk.limit != 0) return action->walk.limit;
-  switch (action->request) {
-    case EL_REQUEST_ENQUEUE: /* our key is the youngest */
-      return 2 + keys->permits + waiter;
-    default:
-      return 1 + keys->permits + (action->request == EL_REQUEST_READ) * waiter;
+  if (action->request == EL_REQUEST_ENQUEUE) limit++; /* our own key */
+  if (action->request != EL_REQUEST_TRY && keys->mode == EL_MODE_PERMIT) {
+    limit += PERMITS_READ;
   }
+  return limit;
 }
 
 /* Makes the |n| reads of |ops| list only the older keys of |walk|. Our key has the create_revision
@@ -160,7 +159,7 @@ static el_op read_holder(el_lock_txn *to, const el_keys *keys, int64_t rev) {
 static void build_read(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev) {
   size_t n_own = read_own(keys, to->then), n = 0, n_queued = 0;
-  if (rev > 1) {
+  if (rev > 1 && !action->is_own_only) {
     n_queued =
         list_queue(to, keys, to->then + n_own, limit_of(keys, action), &n);
     list_older(to->then + n_own, n_queued, &action->walk, rev);
