@@ -58,7 +58,7 @@ describe("a lease request is retried or fails as the error table says after", fu
       assert.is_truthy(lock, message)
       assert.equal(3, count)
     else
-      stage:assert_told(row, "", lock, message, code)
+      stage:assert_told(row, ('lock "%sa": '):format(prefix), lock, message, code)
       assert.equal(1, count)
     end
     stage.await_leases(lock and 1 or 0)

@@ -143,8 +143,7 @@ static void retire(world *wd, sim_peer *pr, int session) {
 static void refuse(world *wd, sim_peer *pr, int session) {
   pr->sessions[session].refused = false;
   for (int i = 0; i < pr->n_queues; i++) {
-    el_local_event event = {.kind = EL_LOCAL_ON_LEASE_REFUSED,
-                            .err = &caller_refused};
+    el_local_event event = {.kind = EL_LOCAL_ON_LEASE_REFUSED};
     if (pr->queues[i].used) queue_step(wd, pr, i, &event);
   }
   checks_after_refusal(wd, pr);

@@ -109,6 +109,9 @@ static const struct {
     {GRPC_FAILED_PRECONDITION, "authentication is not enabled",
      EL_UNAUTHENTICATED, DEFINITE | AUTH_OFF, NULL},
     {GRPC_UNAVAILABLE, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE, NULL},
+    /* The same since etcd 3.6. */
+    {GRPC_FAILED_PRECONDITION, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE,
+     NULL},
     {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED,
      DEFINITE | TOKEN_BAD, "etcd requires a user and a password"},
     {GRPC_INVALID_ARGUMENT, "authentication failed", EL_UNAUTHENTICATED,

@@ -73,8 +73,7 @@ static void handle_news(el_client *cl, el_client_session *session) {
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
-    el_local_queues_fail_for_lease(cl->shared->queues, session,
-                                   el_session_driver_last_error(driver));
+    el_local_queues_fail_for_lease(cl->shared->queues, session);
   }
   if (news & EL_SESSION_NEWS_READY) {
     el_local_queues_start(cl->shared->queues, session);

@@ -1164,9 +1164,8 @@ static void step_all(el_local_queues *queues, const el_client_session *session,
 }
 
 void el_local_queues_fail_for_lease(el_local_queues *queues,
-                                    const el_client_session *session,
-                                    const el_error *err) {
-  el_local_event refuse = {.kind = EL_LOCAL_ON_LEASE_REFUSED, .err = err};
+                                    const el_client_session *session) {
+  el_local_event refuse = {.kind = EL_LOCAL_ON_LEASE_REFUSED};
   step_all(queues, session, &refuse);
 }
 

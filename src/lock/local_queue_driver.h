@@ -92,11 +92,10 @@ void el_local_queues_end_session(el_local_queues *queues,
 void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
                                    el_bytes key);
 
-/* el_local_queues_fail_for_lease fails with |err| all waits that need a lease of |session|, because
- * etcd refuses to grant one. @thread io */
+/* el_local_queues_fail_for_lease fails all waits that need a lease of |session|, because etcd refuses
+ * to grant one. @thread io */
 void el_local_queues_fail_for_lease(el_local_queues *queues,
-                                    const el_client_session *session,
-                                    const el_error *err);
+                                    const el_client_session *session);
 
 /* el_local_queues_fail_waiting fails all waits with |unreachable|, the error that says that etcd is
  * unreachable. @thread io */

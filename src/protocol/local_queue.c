@@ -161,6 +161,7 @@ static el_local_action *fail(el_local_queue *queue, el_acquisition *acquisition,
   action->acquisition = acquisition;
   action->entry = acquisition->entry;
   action->err = err;
+  action->why = EL_FAILED_REFUSED;
   detach(queue, acquisition);
   return action;
 }
@@ -708,7 +709,7 @@ static void apply(el_local_queue *queue, const el_local_event *event,
       return;
     case EL_LOCAL_ON_LEASE_REFUSED:
       if (!el_local_queue_is_in_use(queue)) {
-        fail_waiting(queue, event->err, out);
+        fail_waiting(queue, NULL, out);
       }
       return;
     case EL_LOCAL_ON_CLOSE:

@@ -200,12 +200,13 @@ typedef struct el_local_action {
     /* an acquisition of this client has the lock, or joined earlier */
     EL_FAILED_LOCKED_LOCALLY,
     EL_FAILED_LOCKED, /* another client has the lock */
-    /* etcd refused the request; the entry's last error tells why */
+    /* etcd refused the request, or the lease for it; the last error of the entry or of the session
+     * tells why */
     EL_FAILED_REFUSED,
     /* the key was deleted while the acquisition waited */
     EL_FAILED_KEY_LOST
   } why;
-  const el_error *err;
+  const el_error *err; /* NULL: |why| tells the cause */
   enum {
     /* this client has deleted the key, or keeps it: it was handed off, is shared, or lingers */
     EL_RELEASE_DONE,

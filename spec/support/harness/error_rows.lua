@@ -24,6 +24,8 @@ local ROWS = {
     "DEFINITE | AUTH_OFF", says = "etcdserver: authentication is not enabled" },
   { "UNAVAILABLE", "learner", "unavailable", "DEFINITE | RETRIABLE",
     says = "etcdserver: rpc not supported for learner" },
+  { "FAILED_PRECONDITION", "learner", "unavailable", "DEFINITE | RETRIABLE",
+    says = "etcdserver: rpc not supported for learner" },
   { "INVALID_ARGUMENT", "user name is empty", "unauthenticated", "DEFINITE | TOKEN_BAD",
     "etcd requires a user and a password", says = "etcdserver: user name is empty" },
   { "INVALID_ARGUMENT", "authentication failed", "unauthenticated", "DEFINITE",
