@@ -2,10 +2,13 @@
 -- each problem.
 
 local Etcd = require "spec.support.servers.etcd"
+local Scripted = require "spec.support.servers.scripted"
+local error_rows = require "spec.support.harness.error_rows"
 local matrix = require "spec.support.harness.matrix"
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
+local protobuf = require "spec.support.servers.protobuf"
 local secured = require "spec.support.servers.secured"
 local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
@@ -56,6 +59,29 @@ describe("etcdlock doctor", function()
     assert.matches("^%d+%.%d$", member[4])
     assert.equal("answers", member[#member])
     assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("tells whether etcdlock is tested with the version of a member, and works without it", function()
+    local etcd = Etcd.start { tls = false }
+    local server = Scripted.start(etcd:endpoint())
+    finally(function()
+      server:stop()
+      etcd:stop()
+    end)
+    local here = { "--endpoints", server.address, "--prefix", prefix }
+    assert.matches("\n  ok     etcdlock [%d.]+ is tested with etcd 3%.%d\n", (doctor(here, {})))
+    server:extend("Status", protobuf.bytes(2, "3.99.0"))
+    local out, status = doctor(here, {})
+    assert.equal(0, status, out)
+    assert.matches("\n  note   etcdlock [%d.]+ is tested with etcd 3%.4 to [%d.]+, not with 3%.99\n", out)
+    -- As etcd 3.5.30 answers a user without the role root.
+    server:answer("Status", "before", error_rows.STATUS.PERMISSION_DENIED,
+      "etcdserver: permission denied")
+    out, status = doctor(here, {})
+    assert.equal(0, status, out)
+    assert.equal("answers", row(out, server.address)[7])
+    assert_says(out, server.address .. ": shows its version and state only to users with the role",
+      "a lock can be acquired")
   end)
 
   it("uses colours at a terminal, unless NO_COLOR is set", function()

@@ -68,7 +68,7 @@ end
 
 -- Minor version of etcd -> its first patch version in which etcd's permissions protect leases (see
 -- doc/production.md).
-local LEASES_HAVE_RIGHTS = { ["3.4"] = 42, ["3.5"] = 28 }
+local LEASES_HAVE_RIGHTS = { ["3.4"] = 42, ["3.5"] = 28, ["3.6"] = 9 }
 
 -- Returns a text about known bugs in the version `version` of etcd; nil if no bugs are known.
 local function known_bugs(version)
@@ -78,6 +78,10 @@ local function known_bugs(version)
     return ("has known bugs that are fixed in %s.%d (doc/production.md)"):format(minor, fixed)
   end
 end
+
+-- The minor versions of etcd that etcdlock is tested with (`make test-etcd`).
+local TESTED = { ["3.4"] = true, ["3.5"] = true, ["3.6"] = true, ["3.7"] = true }
+local TESTED_RANGE = "3.4 to 3.7"
 
 -- ---- output ----
 
@@ -173,6 +177,12 @@ end
 
 -- ---- members ----
 
+-- Returns true if `member` answers, but does not show its state: etcd 3.5.30 shows it only to a user
+-- with the role root.
+local function is_hidden(member)
+  return member.code == "denied"
+end
+
 -- Prints a table of `members`, the result of client:status.
 local function print_members(members)
   local rows = {}
@@ -182,7 +192,8 @@ local function print_members(members)
     rows[i] = member.version and {
       "  " .. member.endpoint, member.version, role, format_milliseconds(member.seconds),
       format_megabytes(member.db_size), format_megabytes(member.db_in_use), "answers",
-    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", "no answer" }
+    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", is_hidden(member) and "answers"
+      or "no answer" }
   end
   local head = { "  ENDPOINT", "VERSION", "ROLE", "ROUND TRIP", "DB SIZE", "IN USE", "HEALTH" }
   local is_number = { [4] = true, [5] = true, [6] = true }
@@ -236,6 +247,23 @@ local function check_port(member)
   end
 end
 
+-- Prints whether etcdlock is tested with the versions of the members.
+local function check_versions(members)
+  local seen = {}
+  for _, member in ipairs(members) do
+    local minor = (member.version or ""):match "^%d+%.%d+"
+    if minor and not seen[minor] then
+      seen[minor] = true
+      if TESTED[minor] then
+        print_ok(("etcdlock %s is tested with etcd %s"):format(etcdlock._VERSION, minor))
+      else
+        print_note(("etcdlock %s is tested with etcd %s, not with %s"):format(etcdlock._VERSION,
+          TESTED_RANGE, minor))
+      end
+    end
+  end
+end
+
 -- Checks that all members belong to the same cluster. Otherwise two clients could hold one lock at
 -- the same time, each in its own cluster.
 local function compare_members(members)
@@ -270,15 +298,19 @@ local function check_members(client, known)
   local is_answered = false
   print_members(members)
   for _, member in ipairs(members) do
-    is_answered = is_answered or member.version ~= nil
+    is_answered = is_answered or member.version ~= nil or is_hidden(member)
     if member.version then
       check_transport(member, known)
       check_state(member)
+    elseif is_hidden(member) then
+      check_transport(member, known)
+      print_note(member.endpoint .. ": shows its version and state only to users with the role root")
     else
       print_problem(settings.translate(member.message), remedy_for(member.message))
     end
     check_port(member)
   end
+  check_versions(members)
   compare_members(members)
   return is_answered
 end
