@@ -1,8 +1,9 @@
 # The targets for developers: single checks, examples, measurements, packages. The Makefile includes
 # this file. `make help-dev` lists the targets.
 #
-#   ETCD_VERSION=3.5        the version of etcd for the specs: 3.5 (as in Debian 13); if unset, the
-#                           installed version (3.4 in Debian 12)
+#   ETCD=3.7                the etcd for the specs and measurements: a minor version, whose newest
+#                           release Go builds (3.5, 3.6, 3.7), or a directory with etcd and
+#                           etcdctl; if unset, the installed etcd
 #   MEMBERS=3               number of members of the etcd that the specs use
 #   SECURE=1                run the specs against an etcd with certificates and passwords
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
@@ -26,27 +27,24 @@ JOBS ?= $(if $(SANITIZE),3,5)
 # had one, Lua would ignore RUN_ENV.
 unexport LUA_PATH_5_2 LUA_PATH_5_3 LUA_PATH_5_4
 unexport LUA_CPATH_5_2 LUA_CPATH_5_3 LUA_CPATH_5_4
-# etcd reads each variable ETCD_... as one of its flags.
-unexport ETCD_VERSION
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/?.so;;'
+ETCD_DIR := $(if $(findstring /,$(ETCD)),$(ETCD),$(ETCD:%=$(CURDIR)/build/etcd/%))
 # Debian installs nginx in /usr/sbin, which is not in every user's PATH.
-export PATH := $(PATH):/usr/sbin:/sbin
+export PATH := $(ETCD_DIR:%=%:)$(PATH):/usr/sbin:/sbin
+BUILD_ETCD := $(if $(filter $(CURDIR)/build/%,$(ETCD_DIR)),sh spec/support/servers/build_etcd.sh $(ETCD) \
+  $(ETCD_DIR),:)
 
 # ---- the suite ------------------------------------------------------------------
 
 SCRIPTED := build/spec/scripted_server
 REFUSING := build/spec/refusing_grpc.so
 REPORTS := $(CURDIR)/$(BUILD)/reports
-ETCD35 := build/etcd-3.5
 # Debian's busted is a Lua script, which every Lua can run. The busted of LuaRocks is a shell
 # script.
 BUSTED := /usr/bin/busted
 
-# Variables that spec/support/harness/matrix.lua reads. PATH finds etcd 3.5 first, if the specs use
-# it.
-MATRIX_ENV := MATRIX_ETCD='$(ETCD_VERSION)' MATRIX_MEMBERS='$(MEMBERS)' \
-  MATRIX_SECURE='$(SECURE)' MATRIX_SANITIZE='$(SANITIZE)' \
-  $(if $(filter 3.5,$(ETCD_VERSION)),PATH='$(CURDIR)/$(ETCD35)/usr/bin':"$$PATH")
+# Variables that spec/support/harness/matrix.lua reads.
+MATRIX_ENV := MATRIX_MEMBERS='$(MEMBERS)' MATRIX_SECURE='$(SECURE)' MATRIX_SANITIZE='$(SANITIZE)'
 
 # The interpreter that runs the specs. The address and the thread sanitizer need an interpreter that
 # is built with the same sanitizer.
@@ -62,8 +60,8 @@ SUITE_ENV_-tsan = \
   TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions='$(CURDIR)/spec/support/harness/tsan.supp':print_suppressions=0 \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short matrix \
-  matrix-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report profile scale \
+.PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
+  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report profile scale \
   family family-short figures failover edges stress hostile run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -76,8 +74,8 @@ check-deps: ## install the Debian packages that `make check-all` needs besides
 	@sh .ci/deps.sh all $(LUA_VERSION)
 
 suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
-	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(REFUSING) $(filter build/%,$(SUITE_LUA)) \
-	  $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
+	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(REFUSING) $(filter build/%,$(SUITE_LUA))
+	@$(BUILD_ETCD)
 	@$(MAKE) --no-print-directory nginx-module
 	@rm -rf '$(REPORTS)' && mkdir -p '$(REPORTS)'
 	@$(MATRIX_ENV) $(RUN_ENV) REPORTS='$(REPORTS)' JOBS=$(JOBS) V='$(V)' PATIENCE='$(PATIENCE)' \
@@ -121,16 +119,16 @@ test-go: deps ## the specs that run Go programs, with Go, which this installs
 	@$(MAKE) --no-print-directory TESTING=1 suite SPEC='spec/read_write/go_interop_spec.lua \
 	  spec/election/go_interop_spec.lua spec/command/interop_spec.lua'
 
-matrix: deps ## all specs with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
-	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh
+test-etcd: deps ## all specs on etcd 3.4 to 3.7, random use and faults of the newest two
+	@MAKE='$(MAKE)' SPEC='$(SPEC)' sh spec/support/harness/test_etcd.sh
 
-# The specs of `make matrix-short`, which runs them in the configuration that differs most from that
-# of `make test`.
-SHORT_MATRIX := lock queue loss max_hold with_lock guarded_writes reentrancy etcdctl_interop
+# The specs of `make test-etcd-short`, which runs them in the configuration that differs most from
+# that of `make test`.
+SHORT_ETCD := lock queue loss max_hold with_lock guarded_writes reentrancy etcdctl_interop
 
-matrix-short: deps ## a core of the specs with etcd 3.5, 3 members, secure
-	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \
-	  SPEC='$(SHORT_MATRIX:%=spec/lock/%_spec.lua)' suite
+test-etcd-short: deps ## a core of the specs with etcd 3.7, 3 members, secure
+	@MAKE='$(MAKE)' SPEC='$(SHORT_ETCD:%=spec/lock/%_spec.lua)' sh spec/support/harness/test_etcd.sh \
+	  3.7 3 1
 
 # Each run writes the seeds again. Inputs that a target has found stay in build/fuzz/corpus, and the
 # next run begins with them too.
@@ -193,6 +191,7 @@ hostile: deps ## random use of an etcd whose messages are changed at random: as 
 
 run-stress:
 	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA))
+	@$(BUILD_ETCD)
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
 	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1)
 
@@ -214,9 +213,6 @@ fresh-deb: ## build, install, use and remove them on a fresh Debian: SUITE=bookw
 	@SUITE='$(SUITE)' sh .ci/fresh_deb.sh
 
 # ---- rules ----------------------------------------------------------------------
-
-$(ETCD35)/usr/bin/etcd:
-	@sh spec/support/servers/etcd35.sh $(ETCD35)
 
 $(BUILD)/lua: spec/support/programs/lua_host.c
 	$(call show,LINK)

@@ -31,7 +31,7 @@ end
 -- Tells whether no example uses the etcd any more: an example in another terminal has a lease as
 -- long as it runs.
 local function is_unused()
-  local command = "env -i PATH=\"$PATH\" ETCDCTL_API=3 etcdctl --command-timeout=2s"
+  local command = "env -i PATH=\"$PATH\" etcdctl --command-timeout=2s"
     .. " --endpoints 127.0.0.1:%d lease list"
   local ctl = assert(io.popen(command:format(PORT)))
   local answer = ctl:read "*a"

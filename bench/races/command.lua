@@ -39,7 +39,7 @@ function Race.start(_, ids)
   local self = setmetatable({ ids = ids, labels = LABELS }, Race)
   self.etcd = servers.etcd()
   self.env = proc.lua_environment(matrix.no_variables())
-  self.env.ETCDCTL_API, self.env.ETCDCTL_ENDPOINTS = "3", self.etcd:endpoint()
+  self.env.ETCDCTL_ENDPOINTS = self.etcd:endpoint()
   self.env.LUA = uv.exepath()
   self:round(0, { seconds = 0.3 }) -- so that the files of both programs are in the page cache
   return self

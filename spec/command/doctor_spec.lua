@@ -61,7 +61,7 @@ describe("etcdlock doctor", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("tells whether etcdlock is tested with the version of a member, and works without it", function()
+  it("tells whether etcdlock is tested with a member's version, and works without it", function()
     local etcd = Etcd.start { tls = false }
     local server = Scripted.start(etcd:endpoint())
     finally(function()
@@ -73,7 +73,8 @@ describe("etcdlock doctor", function()
     server:extend("Status", protobuf.bytes(2, "3.99.0"))
     local out, status = doctor(here, {})
     assert.equal(0, status, out)
-    assert.matches("\n  note   etcdlock [%d.]+ is tested with etcd 3%.4 to [%d.]+, not with 3%.99\n", out)
+    assert.matches("\n  note   etcdlock [%d.]+ is tested with etcd 3%.4 to [%d.]+, not with 3%.99\n",
+      out)
     -- As etcd 3.5.30 answers a user without the role root.
     server:answer("Status", "before", error_rows.STATUS.PERMISSION_DENIED,
       "etcdserver: permission denied")

@@ -49,7 +49,7 @@ describe("etcdlock elect", function()
 
   it("waits in one queue with etcdctl elect, and leads when etcdctl ends", function()
     theirs = proc.spawn({ "etcdctl", "elect", NAME, "theirs" }, { nil, nil, nil }, {
-      env = { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() },
+      env = { ETCDCTL_ENDPOINTS = suite.endpoint() },
     })
     etcd:await_keys(NAME .. "/", 1)
     local lease = etcd:keys(NAME .. "/")[1]:match "%x+$"

@@ -54,7 +54,7 @@ end
 local function assert_one_at_a_time(start)
   local directory = temporary.directory()
   local words, env = command.words()
-  env.DIR, env.WORK, env.ETCDCTL_API = directory, WORK, "3"
+  env.DIR, env.WORK = directory, WORK
   env.ETCDCTL_ENDPOINTS = suite.endpoint()
   local file = assert(io.open(directory .. "/count", "w"))
   file:write "0\n"
@@ -99,7 +99,7 @@ describe("etcdlock run and etcdctl lock", function()
 
   it("set ETCD_LOCK_KEY and ETCD_LOCK_REV alike for the command", function()
     local _, env = command.words()
-    env.ETCDCTL_API, env.ETCDCTL_ENDPOINTS = "3", suite.endpoint()
+    env.ETCDCTL_ENDPOINTS = suite.endpoint()
     local SHOW = "echo ${ETCD_LOCK_KEY%/*} $((ETCD_LOCK_REV > 0))"
     local theirs = proc.run({ "etcdctl", "lock", "--ttl=5", NAME, "--", "sh", "-c", SHOW }, {
       env = env,

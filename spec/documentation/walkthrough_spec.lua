@@ -71,7 +71,7 @@ local function walk(chapter)
     if shell then shell:stop() end
     if etcd then etcd:stop() end
   end)
-  env.ETCDCTL_API, env.ETCDCTL_ENDPOINTS = "3", "127.0.0.1:" .. port
+  env.ETCDCTL_ENDPOINTS = "127.0.0.1:" .. port
   shell = Shell.start(temporary.directory(), env, port)
   local printed
   for _, step in ipairs(chapter) do

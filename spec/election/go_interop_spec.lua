@@ -34,7 +34,7 @@ end
 -- the value of each leader.
 local function elect(...)
   return proc.talk({ "etcdctl", "elect", ... },
-    { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() })
+    { ETCDCTL_ENDPOINTS = suite.endpoint() })
 end
 
 local function assert_prints(ctl, key, value)

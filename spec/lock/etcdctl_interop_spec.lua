@@ -33,7 +33,7 @@ local function etcdctl_lock(name, ttl)
     -- etcdctl gets its other settings from the environment of this process. It gets one endpoint
     -- only: with several members etcdctl may send the auth token of one member to another, which
     -- does not know the token yet, and then fails.
-    env = { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() },
+    env = { ETCDCTL_ENDPOINTS = suite.endpoint() },
   })
   pipe:read_start(function(_, data)
     if data then

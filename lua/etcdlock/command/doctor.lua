@@ -177,7 +177,7 @@ end
 
 -- ---- members ----
 
--- Returns true if `member` answers, but does not show its state: etcd 3.5.30 shows it only to a user
+-- Returns true if `member` answers, but does not show its state: etcd 3.5.30 shows it only to users
 -- with the role root.
 local function is_hidden(member)
   return member.code == "denied"
@@ -304,7 +304,8 @@ local function check_members(client, known)
       check_state(member)
     elseif is_hidden(member) then
       check_transport(member, known)
-      print_note(member.endpoint .. ": shows its version and state only to users with the role root")
+      print_note(member.endpoint
+        .. ": shows its version and state only to users with the role root")
     else
       print_problem(settings.translate(member.message), remedy_for(member.message))
     end

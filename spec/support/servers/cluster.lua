@@ -1,6 +1,7 @@
 -- Helpers for tests of clusters with several members, some of which may be down.
 
 local assert = require "luassert"
+local cjson = require "cjson"
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
 local wait = require "spec.support.harness.wait"
@@ -24,10 +25,14 @@ end
 function M.leader_of(etcd)
   local leader
   wait.eventually(function()
-    local out, _, err = etcd:ctl("endpoint", "status")
-    for endpoint in out:gmatch "(%S+), %x+, [^,]+, [^,]+, true," do
+    -- As JSON, because each version prints other columns.
+    local out, _, err = etcd:ctl("endpoint", "status", "-w", "json")
+    for _, answer in ipairs(out ~= "" and cjson.decode(out) or {}) do
       for i, member in ipairs(etcd.members) do
-        if member.endpoint == endpoint then leader = i end
+        local status = answer.Status
+        if member.endpoint == answer.Endpoint and status.leader == status.header.member_id then
+          leader = i
+        end
       end
     end
     return leader, out .. err

@@ -101,7 +101,6 @@ end
 -- the variables for the suite's clients.
 local function ctl_environment(tls)
   local env = matrix.no_variables()
-  env.ETCDCTL_API = "3"
   if tls then
     env.ETCDCTL_CACERT = tls.ca
     env.ETCDCTL_CERT, env.ETCDCTL_KEY = tls.client.cert, tls.client.key

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Runs the suite with several versions of etcd, one after the other, and random use with faults of
+# the newest two. Prints a table of the results, and in the last line the sum: "N passed, N failed,
+# N skipped".
+#
+#   SPEC=... test_etcd.sh [ETCD MEMBERS SECURE]...
+#
+# ETCD is a version for `make suite ETCD=...`, or "installed". Without arguments: each version with
+# one plain member; the newest also with three members, certificates and passwords.
+set -u
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+
+# Prints the number before the word $1 in the sum of the last run; 0 if there is none.
+count() {
+  sed -n 's/.*[^0-9]\([0-9][0-9]*\) '"$1"'.*/\1/p' "$work/sum" | grep . || echo 0
+}
+
+# can_run ETCD: builds that etcd, if it is not the installed one. If it cannot be had, counts that as
+# skipped and fails.
+can_run() {
+  test "$1" = installed || sh spec/support/servers/build_etcd.sh "$1" "build/etcd/$1" && return
+  status=$?
+  if [ $status -eq 3 ]; then skipped=$((skipped + 1)); else failed=$((failed + 1)); fi
+  return 1
+}
+
+# row NAME PASSED FAILED SKIPPED START: adds a line to the table.
+row() {
+  printf '%-44s %4d passed %4d failed %4d skipped %5d s\n' "$1" "$2" "$3" "$4" \
+    $(($(date +%s) - $5)) >>"$work/table"
+  passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+}
+
+# etcd_of ETCD: prints its name and version.
+etcd_of() {
+  program=etcd
+  test "$1" = installed || program=build/etcd/$1/etcd
+  "$program" --version | sed -n 's/^etcd Version: /etcd /p'
+}
+
+# suite ETCD MEMBERS SECURE
+suite() {
+  can_run "$1" || return
+  name="$(etcd_of "$1"), $2 member(s), ${3:+certificates and passwords}"
+  test -n "$3" || name="${name}plain"
+  echo "==== $name"
+  start=$(date +%s)
+  # A hang counts as a failure; the other configurations still run.
+  timeout --kill-after=10 1800 "${MAKE:-make}" --no-print-directory TESTING=1 \
+    suite ETCD="$(echo "$1" | sed s/installed//)" MEMBERS="$2" SECURE="$3" 2>&1 | tee "$work/log"
+  grep -E '^[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1 |
+    sed 's/^/ /' >"$work/sum"
+  # Without a sum the whole configuration counts as one failure.
+  test -s "$work/sum" || echo ' 0 passed, 1 failed' >"$work/sum"
+  f=$(count failed)
+  # A sanitizer report or a failure of make counts as a failure, too.
+  if [ "$f" -eq 0 ] && grep -q '^make.*\*\*\*' "$work/log"; then f=1; fi
+  row "$name" "$(count passed)" "$f" "$(count skipped)" "$start"
+}
+
+# walk ETCD: random use and faults.
+walk() {
+  can_run "$1" || return
+  name="$(etcd_of "$1"), random use and faults"
+  echo "==== $name"
+  start=$(date +%s)
+  if "${MAKE:-make}" --no-print-directory stress ETCD="$1" SECONDS=120 SEED="$start"; then
+    row "$name" 1 0 0 "$start"
+  else
+    row "$name" 0 1 0 "$start"
+  fi
+}
+
+if [ $# -gt 0 ]; then
+  while [ $# -ge 3 ]; do
+    suite "$1" "$2" "$3"
+    shift 3
+  done
+else
+  for etcd in installed 3.5 3.6 3.7; do suite $etcd 1 ''; done
+  suite 3.7 3 1
+  walk 3.6
+  walk 3.7
+fi
+
+echo
+cat "$work/table" 2>/dev/null
+echo "$passed passed, $failed failed, $skipped skipped"
+test "$failed" -eq 0

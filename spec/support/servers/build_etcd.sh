@@ -1,0 +1,38 @@
+#!/bin/sh
+# Builds etcd and its tools with Go: the newest release of a minor version, or the given release.
+#
+#   build_etcd.sh 3.7|3.5.30 DIR     -> DIR/etcd, DIR/etcdctl, DIR/etcdutl
+#
+# If the newest version is already there, or cannot be asked for, the programs in DIR stay. Ends with
+# status 3 and one line on standard error if there is no Go, or no module can be downloaded.
+set -eu
+
+wanted=$1 target=$2
+skip() {
+  echo "etcd $wanted is not tested: $1" >&2
+  exit 3
+}
+
+command -v go >/dev/null || skip "there is no Go to build it ('make test-go' installs Go)"
+mkdir -p "$target"
+cd "$target"
+if ! versions=$(go list -m -versions go.etcd.io/etcd/server/v3 2>&1); then
+  test -x etcdctl || skip "Go cannot list its versions: $(echo "$versions" | tail -n 1)"
+  exit 0
+fi
+newest=$(echo "$versions" | tr ' ' '\n' | grep -Ex "v$wanted(\.[0-9]+)?" | sort -V | tail -n 1)
+test -n "$newest" || skip "there is no module of it (the first ones are those of 3.5)"
+if [ "$(cat version 2>/dev/null)" = "$newest" ]; then exit 0; fi
+
+echo "Building etcd $newest (a minute)"
+rm -f go.mod go.sum version
+go mod init etcd 2>/dev/null
+# `go install PROGRAM@VERSION` refuses: the modules of etcd have replace directives.
+for program in server etcdctl etcdutl; do
+  echo "go.etcd.io/etcd/$program/v3@$newest"
+done | xargs go get >build.log 2>&1 || skip "$(tail -n 1 build.log)"
+for program in server etcdctl etcdutl; do
+  name=$(echo $program | sed s/server/etcd/)
+  go build -o "$name" "go.etcd.io/etcd/$program/v3" || exit 1
+done
+echo "$newest" >version
