@@ -40,7 +40,6 @@ static void build(member *it, fuzz_input *in) {
   it->action = (el_entry_action){.request = (el_request_kind)it->request,
                                  .is_serializable = flags & 1,
                                  .reads_holder = flags & 16,
-                                 .bound_rev = flags & 4 ? 1 : REV,
                                  .guard_rev = REV};
   if (flags & 2) {
     it->action.walk =

@@ -126,12 +126,14 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-/* Tells whether all keys of |at| exist and no admin has changed one of them. */
-static bool is_untouched(const store *st, const peer_entry *at) {
+/* Tells whether all keys of |at| exist and no admin has changed one of them. If a key was changed by
+ * its own client, an answer without its lease looks as if an admin had changed the key. */
+static bool is_untouched(const world *wd, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    const key *it = store_find(st, key_ids[i], at->core.lease);
-    if (it == NULL || it->create_rev == 0 || it->sabotaged_rev != 0) {
+    const key *it = store_find(&wd->store, key_ids[i], at->core.lease);
+    if (it == NULL || it->create_rev == 0 || it->sabotaged_rev != 0 ||
+        (wd->faults.has_hidden_leases && it->mod_rev != it->create_rev)) {
       return false;
     }
   }
@@ -154,7 +156,7 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
       wd->faults.peers[pr->id].deposed_since != 0) {
     return;
   }
-  if (is_untouched(st, at) && ls->alive && !ls->sabotaged) {
+  if (is_untouched(wd, at) && ls->alive && !ls->sabotaged) {
     world_violate(wd, "I8 one true result",
                   "p%d gets the result that n%d/%" PRId64
                   " is gone, but it exists",
@@ -235,7 +237,7 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
    * release of this key, and a late delete of the whole multi-lock may have deleted it. */
   bool is_swept =
       key_id_is_multi(at->key_id) && key_id_name(at->key_id) != SEVERAL;
-  if (!found && !is_swept && !is_unknown &&
+  if (!found && !is_swept && !is_unknown && !wd->faults.has_hidden_leases &&
       (ls->alive || at->is_delete_in_doubt) && !ls->sabotaged &&
       !checks_is_sabotaged(st, at->key_id, at->core.lease, 1)) {
     world_violate(wd, "I8 one true result",

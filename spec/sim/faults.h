@@ -38,10 +38,11 @@ typedef struct condition {
 } condition;
 
 typedef struct faults {
-  bool calm;          /* no faults except changes by admins */
-  bool meddled;       /* calm, and admins change keys */
-  int chance[FAULTS]; /* per mille, for faults of single messages */
-  int times[FAULTS];  /* how often each other fault happens */
+  bool calm;              /* no faults except changes by admins */
+  bool meddled;           /* calm, and admins change keys */
+  bool has_hidden_leases; /* an answer had no leases (FAULT_NO_LEASES) */
+  int chance[FAULTS];     /* per mille, for faults of single messages */
+  int times[FAULTS];      /* how often each other fault happens */
   int64_t latency_min_ms, latency_max_ms;
   int batching; /* per mille of writes that leave in a batch */
   int slow;     /* per mille of messages that are slow */

@@ -15,6 +15,8 @@ typedef enum fault {
   FAULT_UNAVAILABLE,  /* an unknown outcome, retriable */
   FAULT_NOSPACE,      /* an unknown outcome, not retriable */
   FAULT_DENIED,       /* a definite failure, not retriable */
+  FAULT_NO_LEASES,    /* an answer without leases, as of another version */
+  FAULT_NO_MORE,      /* an answer without the field |more| */
   FAULT_KEEP_BREAK,   /* the keepalive stream broke */
   FAULT_STALE_READ,   /* a serializable read of an old state */
   FAULT_WATCH_LATE,   /* a watch event was slow */

@@ -143,6 +143,9 @@ static void arrive_together(world *wd, const world_event *all, int n) {
 static void arrive(world *wd, const world_event *ev) {
   world_event all[REQUEST_BATCH_MAX];
   int n = gather(wd, ev, all);
+  wd->store.omits_leases = world_chance(wd, FAULT_NO_LEASES);
+  wd->faults.has_hidden_leases |= wd->store.omits_leases;
+  wd->store.omits_more = world_chance(wd, FAULT_NO_MORE);
   if (n == 1) {
     arrive_alone(wd, ev);
   } else {

@@ -205,7 +205,12 @@ bool store_is_sabotaged(const store *st, int key_id, int64_t owner,
 /* ---- old states ---- */
 
 view store_view(store *st, int64_t rev) {
-  if (rev >= st->rev) return (view){st->rev, st->keys, st->n_keys};
+  view at = {.rev = rev < st->rev ? rev : st->rev,
+             .keys = st->keys,
+             .n = st->n_keys,
+             .omits_leases = st->omits_leases,
+             .omits_more = st->omits_more};
+  if (rev >= st->rev) return at;
   while (st->room_old < st->n_keys) {
     st->old = grow(st->old, st->room_old, &st->room_old, sizeof *st->old);
   }
@@ -215,5 +220,6 @@ view store_view(store *st, int64_t rev) {
   for (int i = st->n_changes - 1; i >= 0 && st->changes[i].rev > rev; i--) {
     st->old[st->changes[i].index] = st->changes[i].before;
   }
-  return (view){rev, st->old, st->n_keys};
+  at.keys = st->old;
+  return at;
 }

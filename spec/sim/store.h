@@ -75,6 +75,8 @@ struct store {
   bool in_batch; /* until store_end_batch all writes get one revision */
   bool is_begun; /* the batch has written, so its revision is in use */
   uint64_t term;
+  /* what the member that answers omits in the answers to reads, because of its version */
+  bool omits_leases, omits_more;
   key *keys;
   int n_keys, room_keys;
   uint32_t data[DATA_MAX]; /* the values that holders have written */
@@ -93,6 +95,7 @@ typedef struct view {
   int64_t rev;
   const key *keys;
   int n;
+  bool omits_leases, omits_more; /* as in the store */
 } view;
 
 /* Empties |st|, keeping its memory. */

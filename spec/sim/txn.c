@@ -194,22 +194,23 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
     char *buffer = out->texts[index][result->n_kvs];
     el_bytes text;
     if (!may_be_in(it, op->key)) continue;
+    text = text_of(it, buffer);
+    if (!is_in(text, op->key, op->range_end)) continue;
+    result->count++;
     if (op->max_create_rev != 0 && it->create_rev > op->max_create_rev) {
       continue;
     }
-    text = text_of(it, buffer);
-    if (!is_in(text, op->key, op->range_end)) continue;
     insert(out, index, op,
            (el_kv){.key = text,
                    .value = op->keys_only ? (el_bytes){0} : text,
                    .create_rev = it->create_rev,
                    .mod_rev = it->mod_rev,
-                   /* etcd 3.7 (issue 22209) */
-                   .lease = op->keys_only ? 0 : it->lease});
+                   /* keys_only: etcd 3.7 (issue 22209) */
+                   .lease = op->keys_only || at->omits_leases ? 0 : it->lease});
   }
   if (op->limit != 0 && result->n_kvs > (size_t)op->limit) {
     result->n_kvs = (size_t)op->limit;
-    result->more = true;
+    result->more = !at->omits_more;
   }
 }
 

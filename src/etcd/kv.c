@@ -196,6 +196,7 @@ static void read_range(el_op_result *to, const Etcd__RangeResponse *from) {
   to->n_kvs = from->n_kvs;
   to->kvs = el_alloc(from->n_kvs * sizeof *to->kvs);
   to->more = from->more;
+  to->count = from->count;
   for (size_t i = 0; i < from->n_kvs; i++) {
     const Etcd__KeyValue *kv = from->kvs[i];
     to->kvs[i] = (el_kv){.key = unpack_bytes(kv->key),
@@ -230,7 +231,9 @@ static bool op_fits(const Etcd__ResponseOp *op, uint8_t kind) {
   range = op->response_range;
   if (range->n_kvs > 1 && kind & ONE_KEY) return false;
   for (size_t i = 0; i < range->n_kvs; i++) {
-    if (range->kvs[i]->create_revision <= 0) return false;
+    if (range->kvs[i]->create_revision <= 0 || range->kvs[i]->key.len == 0) {
+      return false;
+    }
   }
   return true;
 }
@@ -387,6 +390,7 @@ static bool read_message(el_txn_answer *answer,
   from = answer->message =
       etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
   if (from == NULL || from->header == NULL || from->header->revision <= 0 ||
+      from->header->cluster_id == 0 || from->header->raft_term == 0 ||
       !el_txn_answer_read(answer, shape)) {
     return false;
   }

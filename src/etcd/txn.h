@@ -70,7 +70,9 @@ typedef struct el_op_result {
   int kind;   /* the kind of the operation, as in el_op */
   el_kv *kvs; /* range */
   size_t n_kvs;
-  bool more;       /* range: there are more keys than the limit */
+  bool more; /* range: there are more keys than the limit */
+  /* range: the number of keys in the range, without regard to |limit| and |max_create_rev| */
+  int64_t count;
   int64_t deleted; /* delete: the number of keys */
 } el_op_result;
 

@@ -65,8 +65,8 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
     free(out);
     return;
   }
-  note_result(driver, &answer->err);
   el_lock_txn_read(&driver->keys, &out->action, answer, &event);
+  note_result(driver, &answer->err);
   if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &event);
   }

@@ -210,16 +210,15 @@ static el_checked_key *find_checked(const lease_check *check) {
   return NULL;
 }
 
-static void end_check(const lease_check *check, const el_txn_answer *answer) {
+static void end_check(const lease_check *check, el_txn_answer *answer) {
   el_session_event event = {.kind = EL_SESSION_ON_READ_ANSWER,
-                            .outcome =
-                                el_outcome_of(&answer->err, answer->sent_ms),
                             .term = answer->term,
                             .rev = answer->rev};
   el_entry_event seen;
   el_checked_key *key;
   bool is_there;
   el_lock_txn_read(&check->keys, &READ_CHECK, answer, &seen);
+  event.outcome = seen.outcome;
   is_there =
       event.outcome.is_done && seen.own.rev == check->rev && !seen.is_partial;
   event.is_found = is_there && seen.own.lease == check->keys.lease;

@@ -106,6 +106,15 @@ bool el_conflict_is_blocker(const el_keys *keys, const el_kv *kv,
          !is_downgraded(keys, blocker, markers);
 }
 
+bool el_conflict_lacks_lease(const el_keys *keys, const el_kv *kv) {
+  el_bytes name = el_keys_name(keys);
+  el_queue_key parsed;
+  return kv->lease == 0 &&
+         el_key_parse(name.data, name.len, kv->key.data, kv->key.len,
+                      &parsed) &&
+         el_modes_conflict(parsed.mode, keys->mode);
+}
+
 bool el_conflict_is_waiter(const el_keys *keys, el_bytes key, int64_t lease) {
   el_queue_key parsed;
   return el_key_is_entry(el_keys_name(keys), key, lease, &parsed) &&

@@ -95,20 +95,10 @@ static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   action->key = entry->predecessor;
 }
 
-static void send_try(el_entry *entry, el_entry_actions *out) {
-  send(entry, out, EL_REQUEST_TRY)->bound_rev = entry->bound_rev;
-}
-
 /* Sends a |request| that lists the part |walk| of the queue. */
 static void send_walk(el_entry *entry, el_entry_actions *out,
                       el_request_kind request, const el_walk *walk) {
-  el_entry_action *action = send(entry, out, request);
-  action->bound_rev = entry->bound_rev;
-  action->walk = *walk;
-}
-
-static void send_enqueue(el_entry *entry, el_entry_actions *out) {
-  send(entry, out, EL_REQUEST_ENQUEUE);
+  send(entry, out, request)->walk = *walk;
 }
 
 static void watch(el_entry *entry, el_entry_actions *out, el_queue_key key,
@@ -196,15 +186,14 @@ static void fail_wait(el_entry *entry, int report, el_entry_actions *out) {
 
 static void start(el_entry *entry, el_entry_actions *out) {
   entry->rev = 0;
-  entry->bound_rev = 1;
   entry->failures = 0;
   entry->must_report_release = entry->may_be_deleted = false;
   if (entry->is_try) {
     entry->state = EL_ENTRY_TRYING;
-    send_try(entry, out);
+    send(entry, out, EL_REQUEST_TRY);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
-    send_enqueue(entry, out);
+    send(entry, out, EL_REQUEST_ENQUEUE);
   }
 }
 
@@ -287,11 +276,8 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* The first try, with |bound_rev| 1, succeeds if no key is in the ranges that it compares. If these
- * have only keys that do not block ours, the second try accepts all keys that exist now, by their
- * create_revision. It fails only if another key was put since. Frequent writes below the name could
- * make further tries fail for ever. So after the second try the entry enqueues, and leaves the
- * queue if it is not first. */
+/* A try succeeds if no key is in the ranges that it compares. If these have only keys that do not
+ * block ours, the entry enqueues, and leaves the queue if it is not first. */
 static void on_try_answer(el_entry *entry, const el_entry_event *event,
                           el_entry_actions *out) {
   entry->rev = event->own.rev;
@@ -307,13 +293,9 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (event->own.rev != 0) {
     on_first_in_queue(entry, event, out);
-  } else if (entry->bound_rev == 1) {
-    /* No key blocks: try again, accepting the keys that exist now. */
-    entry->bound_rev = event->walk.rev + 1;
-    send_try(entry, out);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
-    send_enqueue(entry, out);
+    send(entry, out, EL_REQUEST_ENQUEUE);
   }
 }
 
@@ -527,10 +509,10 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
   }
   switch (entry->state) {
     case EL_ENTRY_TRYING:
-      send_try(entry, out);
+      send(entry, out, EL_REQUEST_TRY);
       return;
     case EL_ENTRY_ENQUEUING:
-      send_enqueue(entry, out);
+      send(entry, out, EL_REQUEST_ENQUEUE);
       return;
     case EL_ENTRY_HELD:
       if (watch_own_key(entry, out)) return;

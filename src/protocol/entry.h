@@ -208,8 +208,6 @@ typedef struct el_entry_action {
   /* read: read also the value of the holder's key, for messages; |key| blocks ours, and
    * key.name_index tells in which queue to read */
   bool reads_holder;
-  /* try: put our key only if all keys that may conflict have a create_revision below this */
-  int64_t bound_rev;
   /* delete: delete only the key with this create_revision */
   int64_t guard_rev;
   /* start watch: what to watch; granted: |rev| is the token; read: see |reads_holder| */
@@ -262,7 +260,6 @@ typedef struct el_entry {
   int64_t lease;            /* ID of the session's lease */
   int64_t wake_at;          /* when to give ON_TIMER; 0: never */
   int64_t confirm_ms;       /* CONFIRMING: when this state began */
-  int64_t bound_rev;        /* TRYING: as in the action */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
   el_queue_key predecessor; /* WAITING: the key that is watched */
   /* revision up to which the state of the watched key is known */

@@ -115,9 +115,8 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
 }
 
 /* A compare on a range must hold for all keys of the range, and an empty range compares as revision
- * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges are empty. A
- * try that fails writes nothing. The repeat of a try that succeeded also writes nothing, because it
- * finds our own key. */
+ * 0 (apply.go applyCompare). So the put happens only if all ranges are empty. A try that fails writes
+ * nothing. The repeat of a try that succeeded also writes nothing, because it finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n, n_queued;
@@ -130,7 +129,7 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
     to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
                                    .key = to->otherwise[i].key,
                                    .range_end = to->otherwise[i].range_end,
-                                   .rev = action->bound_rev};
+                                   .rev = 1};
   }
   to->txn = (el_txn){to->compares, n_own + n_queued, to->then,
                      n_own,        to->otherwise,    n_own + n};
@@ -248,14 +247,58 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
 
 /* ---- answers ---- */
 
+/* What is missing in an answer is never read as "free", because a version of etcd or a proxy may omit
+ * a field. (etcd 3.7 omits leases in some answers, see above.)
+ *
+ * field                 read for                     if it is missing
+ * --------------------  ---------------------------  ------------------------------------------------
+ * header, revision      the token, order of answers  the answer cannot be read (etcd/kv.c)
+ * cluster_id            another cluster's answer     the answer cannot be read
+ * raft_term             a proof of a lease           the answer cannot be read
+ * succeeded             which branch was run         the results do not fit (etcd/kv.c): the answer
+ *                                                    cannot be read. Same results in both branches:
+ *                                                    the release of a multi-lock reports a loss, a
+ *                                                    guarded read of one key is repeated or refused
+ * a response            its operation                the results do not fit
+ * kvs: key              which key it is              the answer cannot be read
+ * kvs: create_revision  who is older                 the answer cannot be read
+ * kvs: mod_revision     whether our key was changed  our key is lost if its lease is missing, too
+ * kvs: lease, of ours   whether we hold              the wait ends with "protocol" (shows_leases); a
+ *                                                    release still succeeds
+ * kvs: lease, of others whether a key is an entry    counts as user data only in an answer that shows
+ *                                                    our own lease; else our own key is read, too. A
+ *                                                    lingering lock goes on without regard to the key
+ * kvs: value            the holder's label           no label in a message
+ * more                  the end of a list            a list with as many keys as its limit goes on
+ * count                 keys missing in a list     they are not noticed
+ * deleted               nothing but a result of a call
+ * watch event: type     a key was deleted            read as a put without a lease: the queue is read
+ * watch event: lease    a key was detached           our hold is lost; a waiter reads the queue
+ * watch event: revision old events                   our hold ignores it; the periodic reads find out
+ * watch header          missed events                the queue is read, or the watch starts again
+ * keepalive: TTL        the lease is alive           the lease has ended
+ * keepalive: raft_term  a proof of the lease         no proof
+ *
+ * A list that lacks a key is noticed by |count|, unless it lists only keys older than ours. */
+
 static el_queue_key own_of(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_queue_key){0};
   return (el_queue_key){.rev = result->kvs[0].create_rev,
                         .lease = result->kvs[0].lease};
 }
 
+/* Tells whether |own|, the read of one of our keys, lacks the lease with which we put the key. The
+ * key was not changed since, so the server does not show leases. */
+static bool lacks_lease(const el_op_result *own) {
+  return own->n_kvs > 0 && own->kvs[0].lease == 0 &&
+         own->kvs[0].mod_rev == own->kvs[0].create_rev;
+}
+
+/* Tells whether |own|, the read of one of our keys, shows that another client has put the key
+ * without our lease. */
 static bool is_off_lease(const el_keys *keys, const el_op_result *own) {
-  return own->n_kvs > 0 && own->kvs[0].lease != keys->lease;
+  return own->n_kvs > 0 && own->kvs[0].lease != keys->lease &&
+         !lacks_lease(own);
 }
 
 /* Reads the results about our own keys, with which |answer| begins, and returns the number of our
@@ -311,6 +354,8 @@ static bool may_go_on(const el_op_result *list, uint32_t limit) {
 /* What the lists of keys in an answer show about older keys that block ours. */
 typedef struct blockers {
   el_queue_key youngest;
+  /* a key that does not block has the form of an entry, but no lease: see "What is missing" */
+  bool has_keys_without_lease;
   /* a list ended at its limit, and shows no key that blocks ours: such keys may follow */
   bool is_truncated;
   int64_t below; /* if so: they have lower create_revisions than this */
@@ -335,11 +380,11 @@ static blockers find_permit_blockers(const el_keys *keys,
   el_queue_key blocker;
   blockers found = {.n_ahead = n_ahead};
   for (size_t i = 0; i < list->n_kvs; i++) {
-    if (!el_conflict_is_blocker(keys, &list->kvs[i], NULL, &blocker) ||
-        (rev != 0 && blocker.rev >= rev)) {
-      continue;
+    if (el_conflict_is_blocker(keys, &list->kvs[i], NULL, &blocker)) {
+      if (rev == 0 || blocker.rev < rev) found.n_ahead++;
+    } else if (el_conflict_lacks_lease(keys, &list->kvs[i])) {
+      found.has_keys_without_lease = true;
     }
-    found.n_ahead++;
   }
   if (found.n_ahead >= keys->permits) {
     found.youngest = (el_queue_key){.rev = 1, .mode = EL_MODE_PERMIT};
@@ -369,9 +414,14 @@ static blockers find_blockers(const el_keys *keys,
     size_t at = 0;
     el_queue_key blocker = {0};
     for (; at < lists[i].n_kvs; at++) {
-      bool counts =
-          el_conflict_is_blocker(keys, &lists[i].kvs[at], markers, &blocker);
-      if (counts && (rev == 0 || blocker.rev < rev)) break;
+      const el_kv *kv = &lists[i].kvs[at];
+      if (!el_conflict_is_blocker(keys, kv, markers, &blocker)) {
+        if (el_conflict_lacks_lease(keys, kv)) {
+          found.has_keys_without_lease = true;
+        }
+      } else if (rev == 0 || blocker.rev < rev) {
+        break;
+      }
     }
     if (at < lists[i].n_kvs && blocker.rev > found.youngest.rev) {
       found.youngest = blocker;
@@ -384,8 +434,9 @@ static blockers find_blockers(const el_keys *keys,
   return found;
 }
 
-/* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. */
-static void parse_blockers(const el_keys *keys, const el_entry_action *action,
+/* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. Returns false
+ * if no key blocks ours only because the answer shows no lease of a key. */
+static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
                            const el_txn_answer *answer, int64_t rev,
                            el_entry_event *event) {
   blockers found = find_blockers(keys, action, answer, rev);
@@ -395,8 +446,8 @@ static void parse_blockers(const el_keys *keys, const el_entry_action *action,
   if (keys->mode == EL_MODE_PERMIT && found.n_ahead >= keys->permits) {
     event->n_blockers = found.n_ahead - keys->permits + 1;
   }
-  event->is_truncated = found.is_truncated && found.youngest.rev == 0;
-  if (!event->is_truncated) return;
+  if (found.youngest.rev != 0) return true;
+  event->is_truncated = found.is_truncated;
   for (size_t i = 0; i < answer->n_results; i++) {
     bytes += bytes_of(&answer->results[i]);
   }
@@ -405,18 +456,20 @@ static void parse_blockers(const el_keys *keys, const el_entry_action *action,
                           ? WALK_SECOND
                           : next_limit(action->walk.limit, bytes);
   event->walk.n_ahead = found.n_ahead;
+  return !found.has_keys_without_lease;
 }
 
 static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
                           const el_txn_answer *answer, el_entry_event *event) {
   if (answer->succeeded) {
     event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
-    parse_blockers(keys, action, answer, answer->rev, event);
+    if (parse_blockers(keys, action, answer, answer->rev, event)) return;
   } else {
     parse_own(keys, answer, event);
-    event->walk = (el_walk){0};
-    event->is_truncated = true;
   }
+  /* the next request also reads our own key */
+  event->walk = (el_walk){0};
+  event->is_truncated = true;
 }
 
 static void parse_try(const el_keys *keys, const el_entry_action *action,
@@ -489,7 +542,7 @@ static bool has_waiter(const el_keys *keys, int64_t rev,
     if (kv->create_rev <= rev) return false;
     if (el_conflict_is_waiter(keys, kv->key, kv->lease)) return true;
   }
-  return youngest->more;
+  return may_go_on(youngest, YOUNGEST_READ);
 }
 
 el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
@@ -500,6 +553,7 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
   *is_detached = false;
   if (answer->err.code != EL_OK) return EL_CONTENTION_UNKNOWN;
   for (size_t i = 0; i < n_own; i++) {
+    if (lacks_lease(&answer->results[i])) return EL_CONTENTION_WAITERS;
     is_gone = is_gone || own_of(&answer->results[i]).rev != rev;
     *is_detached = *is_detached || is_off_lease(keys, &answer->results[i]);
   }
@@ -514,8 +568,42 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
   return EL_CONTENTION_NONE;
 }
 
+/* Tells whether |answer| shows the leases of our own keys, if it shows our keys. */
+static bool shows_leases(const el_keys *keys, const el_entry_action *action,
+                         const el_txn_answer *answer) {
+  bool is_put = action->request == EL_REQUEST_ENQUEUE ||
+                action->request == EL_REQUEST_TRY;
+  if (action->request == EL_REQUEST_DELETE || (is_put && answer->succeeded)) {
+    return true; /* it does not begin with reads of our keys, or ends our hold */
+  }
+  for (size_t i = 0; i < el_keys_count(keys); i++) {
+    if (lacks_lease(&answer->results[i])) return false;
+  }
+  return true;
+}
+
+/* Tells whether the lists of |answer|, the answer to an enqueue, contain the keys that they should.
+ * The other requests list only keys that are older than ours, and |count| does not regard that. */
+static bool has_whole_lists(const el_keys *keys, const el_entry_action *action,
+                            const el_txn_answer *answer) {
+  uint32_t limit = limit_of(keys, action);
+  if (action->request != EL_REQUEST_ENQUEUE || !answer->succeeded) return true;
+  for (size_t i = el_keys_count(keys); i < answer->n_results; i++) {
+    const el_op_result *list = &answer->results[i];
+    if (list->n_kvs < limit && list->count > (int64_t)list->n_kvs) return false;
+  }
+  return true;
+}
+
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
-                      const el_txn_answer *answer, el_entry_event *event) {
+                      el_txn_answer *answer, el_entry_event *event) {
+  if (answer->err.code == EL_OK && (!shows_leases(keys, action, answer) ||
+                                    !has_whole_lists(keys, action, answer))) {
+    el_error_set(&answer->err, EL_PROTOCOL,
+                 "etcd omits keys or leases in its answer; this version of "
+                 "etcd needs a newer etcdlock");
+    answer->err.is_definite = false; /* our key may exist */
+  }
   *event =
       (el_entry_event){.kind = EL_ENTRY_ON_ANSWER,
                        .outcome = el_outcome_of(&answer->err, answer->sent_ms),

@@ -43,9 +43,10 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev,
                        el_bytes value);
 
-/* el_lock_txn_read fills |event| from the |answer| to the request of |action|. @thread any */
+/* el_lock_txn_read fills |event| from the |answer| to the request of |action|. If the answer lacks
+ * what it must contain, sets its error. @thread any */
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
-                      const el_txn_answer *answer, el_entry_event *event);
+                      el_txn_answer *answer, el_entry_event *event);
 
 /* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to the
  * request of |action|. If several keys hold the lock, it is the value of the oldest of them. The

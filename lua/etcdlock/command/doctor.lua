@@ -46,6 +46,8 @@ local REMEDIES = {
   { "plain text", "use https://, or give --allow-plaintext-auth" },
   { "VERIFY", "unset it, and give etcd's CA with --cacert" },
   { "DISCOVERY_SRV", "unset it, and give --endpoints" },
+  { "omits keys or leases", "update etcdlock: this version does not understand that etcd" },
+  { "answer to a .* cannot be read", "give the address of etcd itself, not of a proxy" },
   { "cannot be read", "correct the path, or the permissions of the file" },
 }
 

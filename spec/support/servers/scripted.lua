@@ -79,6 +79,12 @@ function Scripted:replace(method, bytes, times)
   self:answer(method, "replaced", 0, file_of(self, bytes), times)
 end
 
+-- Removes the field |path| ("1.3": field 3 of the message in field 1) from the first message that
+-- etcd answers to each of the next |times| (nil: all) calls of |method|.
+function Scripted:omit(method, path, times)
+  self:answer(method, "omitted", 0, path, times)
+end
+
 -- Sends |bytes| as one more message of etcd on the running streams of |method|. Returns the number
 -- of these streams.
 function Scripted:push(method, bytes)

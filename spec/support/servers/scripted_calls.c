@@ -1,5 +1,6 @@
 /* The calls that go through scripted_server. */
 #include "scripted_calls.h"
+#include "omission.h"
 #include "scripted_mutation.h"
 
 #include <assert.h>
@@ -212,6 +213,35 @@ static grpc_slice read_file(const char *path) {
   return content;
 }
 
+/* Returns |message| without the field |path|, such as "1.3". */
+static grpc_slice without_field(grpc_byte_buffer *message, const char *path) {
+  enum { DEPTH_MAX = 8 };
+  int numbers[DEPTH_MAX + 1] = {0};
+  grpc_byte_buffer_reader reader;
+  grpc_slice whole, left;
+  for (int n = 0; n < DEPTH_MAX && *path != '\0'; n++) {
+    numbers[n] = (int)strtol(path, (char **)&path, 10);
+    path += *path == '.';
+  }
+  grpc_byte_buffer_reader_init(&reader, message);
+  whole = grpc_byte_buffer_reader_readall(&reader);
+  grpc_byte_buffer_reader_destroy(&reader);
+  left = grpc_slice_malloc(GRPC_SLICE_LENGTH(whole));
+  GRPC_SLICE_SET_LENGTH(left, omission_copy(GRPC_SLICE_START_PTR(left),
+                                            GRPC_SLICE_START_PTR(whole),
+                                            GRPC_SLICE_LENGTH(whole), numbers));
+  grpc_slice_unref(whole);
+  return left;
+}
+
+static void omit(call *c, pump *p) {
+  grpc_slice left = without_field(p->message, c->order.text);
+  grpc_byte_buffer_destroy(p->message);
+  p->message = grpc_raw_byte_buffer_create(&left, 1);
+  grpc_slice_unref(left);
+  c->order.when = PASS;
+}
+
 /* Changes etcd's message in |p| as ordered. Later messages of the call are forwarded unchanged. */
 static void forge(call *c, pump *p) {
   grpc_byte_buffer_reader reader;
@@ -242,6 +272,7 @@ static void on_received(batch *b) {
   grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
   if (p->message != NULL && p == &c->back) {
     if (is_forged(c)) forge(c, p);
+    if (c->order.when == OMITTED) omit(c, p);
     p->message = scripted_mutation(p->message, c->method->name);
   }
   if (p->message == NULL) {

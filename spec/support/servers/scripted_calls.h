@@ -14,6 +14,7 @@ enum {
   FORGED = 'f',
   EXTENDED = 'e',
   REPLACED = 'r',
+  OMITTED = 'o',
   PASS = 0
 };
 

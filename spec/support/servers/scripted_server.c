@@ -17,6 +17,8 @@
  *                     message
  *         "replaced"  the bytes of the file TEXT replace etcd's first message
  *         "extended"  the bytes of the file TEXT follow etcd's first message
+ *         "omitted"   etcd's first message has no field TEXT, such as "1.3": field 3 of the message
+ *                     in field 1
  *   deliver METHOD               sends etcd the late calls; when etcd has answered them,
  *                                prints their number
  *   held METHOD                  prints the number of answers that are held back
