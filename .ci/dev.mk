@@ -62,7 +62,7 @@ SUITE_ENV_-tsan = \
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
   test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report profile scale \
-  family family-short figures failover edges stress hostile run-stress rock deb-deps deb fresh-deb
+  family family-short figures failover edges stress upgrade hostile run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
@@ -186,6 +186,13 @@ failover: all ## what leader kills, restarts and silence of three members cost
 stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress
 
+UPGRADES := 3.5 3.6 3.7
+
+upgrade: deps ## all lock modes while three members go from the installed etcd to 3.5, 3.6 and 3.7
+	@for v in $(UPGRADES); do sh spec/support/servers/build_etcd.sh $$v build/etcd/$$v || exit; done
+	@$(MAKE) --no-print-directory TESTING=1 SECONDS=900 run-stress \
+	  VERSIONS='$(UPGRADES:%=$(CURDIR)/build/etcd/%)'
+
 hostile: deps ## random use of an etcd whose messages are changed at random: as stress
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) PROGRAM=hostile run-stress
 
@@ -193,7 +200,7 @@ run-stress:
 	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA))
 	@$(BUILD_ETCD)
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
-	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1)
+	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1) $(VERSIONS)
 
 edges: all ## late writes, outages, contention, a wiped etcd, observers: eight minutes
 	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)

@@ -1,8 +1,11 @@
--- Stress test: `run.lua SECONDS SEED`. Several clients, with several owners each, acquire and
--- release locks of all modes at random on a real etcd of three members, while faults happen. The
--- test checks what etcdlock promises (see holds.lua, waits.lua and counters.lua). It prints one
--- line of figures. If a promise was broken, it also prints the last events of that name and the
--- seed, and exits with 1.
+-- Stress test: `run.lua SECONDS SEED [DIRECTORY...]`. Several clients, with several owners each,
+-- acquire and release locks of all modes at random on a real etcd of three members, while faults
+-- happen. The test checks what etcdlock promises (see holds.lua, waits.lua and counters.lua). It
+-- prints one line of figures. If a promise was broken, it also prints the last events of that name
+-- and the seed, and exits with 1.
+--
+-- With directories, the only faults are upgrades of the members to the etcd in each directory, one
+-- directory after the other, and kills of the leader. Then no hold may be lost either.
 
 local Etcd = require "spec.support.servers.etcd"
 local Random = require "spec.stress.random"
@@ -19,17 +22,20 @@ local plan = require "spec.stress.plan"
 local proc = require "spec.support.programs.proc"
 local snapshots = require "spec.stress.snapshots"
 local trouble = require "spec.stress.trouble"
+local upgrade = require "spec.stress.upgrade"
 local waits = require "spec.stress.waits"
+
+local unpack = table.unpack or unpack
 
 local FIGURES = {
   "acquisitions", "lock", "read", "write", "permit", "multi", "leader", "timeout", "locked",
   "aborts", "dropped waits", "dropped holds", "max_hold", "downgrades", "increments", "breaks",
-  "revocations", "deletions", "stops", "kills", "cuts", "isolations", "closes", "losses",
+  "revocations", "deletions", "stops", "kills", "upgrades", "cuts", "isolations", "closes", "losses",
   "overlaps excused: taken", "overlaps excused: woken", "excused reads",
 }
 
-local seconds, seed = tonumber(arg[1]), tonumber(arg[2])
-if not seconds or not seed then error("usage: run.lua SECONDS SEED", 0) end
+local seconds, seed, versions = tonumber(arg[1]), tonumber(arg[2]), { unpack(arg, 3) }
+if not seconds or not seed then error("usage: run.lua SECONDS SEED [DIRECTORY...]", 0) end
 
 -- ---- run --------------------------------------------------------------------------
 
@@ -52,8 +58,12 @@ local function start(etcd, random)
   for i = 1, plan.CLIENTS do
     for number = 1, plan.OWNERS do owner.start(i, number) end
   end
-  administrator.start(etcd, random, has_ended)
-  trouble.start(etcd, random, has_ended)
+  if versions[1] then
+    upgrade.start(etcd, versions)
+  else
+    administrator.start(etcd, random, has_ended)
+    trouble.start(etcd, random, has_ended)
+  end
 end
 
 -- ---- end ----------------------------------------------------------------------------
@@ -116,7 +126,8 @@ local function run(etcd)
   local random = Random.new(seed)
   loop.on_error = function(failure) history.violation("*", "error: %s", failure) end
   start(etcd, random)
-  loop.run(never, seconds)
+  loop.run(versions[1] and upgrade.is_done or never, seconds)
+  if versions[1] then upgrade.check() end
   drain()
   close(etcd)
   is_over = true
@@ -127,7 +138,10 @@ end
 
 -- gRPC core keeps one eventpoll and one eventfd for the life of the process.
 require("etcdlock.core").connect({ endpoints = { "127.0.0.1:1" }, ttl = 2 }):close(0.1)
-local etcd = Etcd.start { members = 3, tls = false }
+-- etcd 3.6 does not start if its log still has entries of etcd 3.4: those after its last snapshot.
+local etcd = Etcd.start {
+  members = 3, tls = false, args = versions[1] and { "--snapshot-count", "100" },
+}
 local before = leaks.snapshot()
 local ok, failure = xpcall(run, debug.traceback, etcd)
 if not ok then history.violation("*", "error: %s", failure) end

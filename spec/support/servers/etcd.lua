@@ -46,7 +46,7 @@ end
 local function spawn(self, member)
   local log = assert(uv.fs_open(member.log, "a", tonumber("600", 8)))
   local argv = {
-    "etcd",
+    member.program or "etcd",
     "--name", member.name,
     "--data-dir", member.data,
     "--listen-client-urls", member.listen,
@@ -302,6 +302,11 @@ function Etcd:resume(i)
     assert(uv.kill(self:pid(k), "sigcont"))
     self.members[k].paused = false
   end
+end
+
+-- Makes member |i| run |program| from its next start on.
+function Etcd:set_program(i, program)
+  self.members[i].program = program
 end
 
 -- Adds a learner (a member without a vote) and returns its address.
