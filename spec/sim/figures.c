@@ -17,6 +17,7 @@ static const char *const fault_str[FAULTS] = {
     [FAULT_NO_LEASES] = "no leases shown",
     [FAULT_NO_MORE] = "no more shown",
     [FAULT_KEEP_BREAK] = "keepalive broken",
+    [FAULT_FAST_KEEP] = "renewed after its end",
     [FAULT_STALE_READ] = "stale read",
     [FAULT_WATCH_LATE] = "watch late",
     [FAULT_SWALLOWED] = "watch swallowed",

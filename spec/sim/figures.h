@@ -18,6 +18,7 @@ typedef enum fault {
   FAULT_NO_LEASES,    /* an answer without leases, as of another version */
   FAULT_NO_MORE,      /* an answer without the field |more| */
   FAULT_KEEP_BREAK,   /* the keepalive stream broke */
+  FAULT_FAST_KEEP,    /* a renewal was confirmed after the lease had ended */
   FAULT_STALE_READ,   /* a serializable read of an old state */
   FAULT_WATCH_LATE,   /* a watch event was slow */
   FAULT_SWALLOWED,    /* a watch event was lost */

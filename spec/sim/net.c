@@ -73,6 +73,12 @@ static void apply(world *wd, const call *what, reply *answer) {
   request_apply(&wd->store, what, wd->now_ms,
                 (int)rng_between(&wd->dice, 0, 500), answer);
   checks_after_apply(wd, what);
+  /* etcd 3.7 confirms a renewal from the leader's memory (FastLeaseKeepAlive), also if a revoke is
+   * committed and not applied yet */
+  if (what->kind == CALL_KEEPALIVE && answer->ttl_ms == 0 &&
+      world_chance(wd, FAULT_FAST_KEEP)) {
+    answer->ttl_ms = store_find_lease(&wd->store, what->lease)->ttl_ms;
+  }
   if (what->kind == CALL_ENTRY) trouble_on_put(wd, what);
   if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {
     checks_on_written(wd, what, &answer->written);
