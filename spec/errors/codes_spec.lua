@@ -153,6 +153,7 @@ describe("a failed request", function()
     { "UNKNOWN: Failed parsing HTTP/2", "the server does not speak HTTP/2" },
     { "Endpoint read failed", "the server has closed the connection" },
     { "Socket closed", "the server has closed the connection" },
+    { "Received RST_STREAM with error code 8", "the server has ended the call" },
     { "Transport closed", "the server has closed the connection" },
     { "Received message larger than max (40000000 vs. 33554432)", "the answer is too large" },
     { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "

@@ -166,6 +166,7 @@ static const struct {
     {"Failed parsing HTTP/2", "the server does not speak HTTP/2", false},
     {"Endpoint read failed", "the server has closed the connection", false},
     {"Socket closed", "the server has closed the connection", false},
+    {"RST_STREAM", "the server has ended the call", false},
     {"Transport closed", "the server has closed the connection", false},
     {"Received message larger than max", "the answer is too large", false},
     {"No such file or directory", "the Unix socket does not exist", false},
