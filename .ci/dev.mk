@@ -119,16 +119,17 @@ test-go: deps ## the specs that run Go programs, with Go, which this installs
 	@$(MAKE) --no-print-directory TESTING=1 suite SPEC='spec/read_write/go_interop_spec.lua \
 	  spec/election/go_interop_spec.lua spec/command/interop_spec.lua'
 
-test-etcd: deps ## all specs on etcd 3.4 to 3.7, random use and faults of the newest two
-	@MAKE='$(MAKE)' SPEC='$(SPEC)' sh spec/support/harness/test_etcd.sh
-
 # The specs of `make test-etcd-short`, which runs them in the configuration that differs most from
 # that of `make test`.
-SHORT_ETCD := lock queue loss max_hold with_lock guarded_writes reentrancy etcdctl_interop
+SHORT_ETCD := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock queue loss max_hold with_lock \
+  guarded_writes reentrancy etcdctl_interop))
+TEST_ETCD := SPEC='$(SPEC)' SHORT='$(SHORT_ETCD)' sh spec/support/harness/test_etcd.sh
+
+test-etcd: deps ## all specs on etcd 3.4 to 3.7, random use and faults of the newest two
+	@MAKE='$(MAKE)' $(TEST_ETCD)
 
 test-etcd-short: deps ## a core of the specs with etcd 3.7, 3 members, secure
-	@MAKE='$(MAKE)' SPEC='$(SHORT_ETCD:%=spec/lock/%_spec.lua)' sh spec/support/harness/test_etcd.sh \
-	  3.7 3 1
+	@MAKE='$(MAKE)' $(TEST_ETCD) short
 
 # Each run writes the seeds again. Inputs that a target has found stay in build/fuzz/corpus, and the
 # next run begins with them too.

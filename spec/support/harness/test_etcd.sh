@@ -3,10 +3,10 @@
 # the newest two. Prints a table of the results, and in the last line the sum: "N passed, N failed,
 # N skipped".
 #
-#   SPEC=... test_etcd.sh [ETCD MEMBERS SECURE]...
+#   SPEC=... SHORT=... test_etcd.sh [short]
 #
-# ETCD is a version for `make suite ETCD=...`, or "installed". Without arguments: each version with
-# one plain member; the newest also with three members, certificates and passwords.
+# Runs the specs SPEC with each version and one plain member, and the specs SHORT with the newest
+# version, three members, certificates and passwords. With "short": only the latter.
 set -u
 
 work=$(mktemp -d)
@@ -41,7 +41,7 @@ etcd_of() {
   "$program" --version | sed -n 's/^etcd Version: /etcd /p'
 }
 
-# suite ETCD MEMBERS SECURE
+# suite ETCD MEMBERS SECURE SPECS: ETCD is a version for `make suite ETCD=...`, or "installed".
 suite() {
   can_run "$1" || return
   name="$(etcd_of "$1"), $2 member(s), ${3:+certificates and passwords}"
@@ -50,7 +50,7 @@ suite() {
   start=$(date +%s)
   # A hang counts as a failure; the other configurations still run.
   timeout --kill-after=10 1800 "${MAKE:-make}" --no-print-directory TESTING=1 \
-    suite ETCD="$(echo "$1" | sed s/installed//)" MEMBERS="$2" SECURE="$3" 2>&1 | tee "$work/log"
+    suite ETCD="${1#installed}" MEMBERS="$2" SECURE="$3" SPEC="$4" 2>&1 | tee "$work/log"
   grep -E '^[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1 |
     sed 's/^/ /' >"$work/sum"
   # Without a sum the whole configuration counts as one failure.
@@ -74,14 +74,11 @@ walk() {
   fi
 }
 
-if [ $# -gt 0 ]; then
-  while [ $# -ge 3 ]; do
-    suite "$1" "$2" "$3"
-    shift 3
-  done
-else
-  for etcd in installed 3.5 3.6 3.7; do suite $etcd 1 ''; done
-  suite 3.7 3 1
+if [ $# -eq 0 ]; then
+  for etcd in installed 3.5 3.6 3.7; do suite $etcd 1 '' "$SPEC"; done
+fi
+suite 3.7 3 1 "$SHORT"
+if [ $# -eq 0 ]; then
   walk 3.6
   walk 3.7
 fi
