@@ -1,9 +1,9 @@
 # The targets for developers: single checks, examples, measurements, packages. The Makefile includes
 # this file. `make help-dev` lists the targets.
 #
-#   ETCD=3.7                the etcd for the specs and measurements: a minor version, whose newest
-#                           release Go builds (3.5, 3.6, 3.7), or a directory with etcd and
-#                           etcdctl; if unset, the installed etcd
+#   ETCD=3.7                the etcd for the specs, `make stress` and `make hostile`: a minor version
+#                           (3.5 or later: its newest release is built with Go), a release (3.5.34),
+#                           or a directory with etcd and etcdctl; if unset, the installed etcd
 #   MEMBERS=3               number of members of the etcd that the specs use
 #   SECURE=1                run the specs against an etcd with certificates and passwords
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
@@ -37,7 +37,8 @@ BUILD_ETCD := $(if $(filter $(CURDIR)/build/%,$(ETCD_DIR)),sh spec/support/serve
 # ---- the suite ------------------------------------------------------------------
 
 SCRIPTED := build/spec/scripted_server
-REFUSING := build/spec/refusing_grpc.so
+# Libraries that specs load into a process with LD_PRELOAD.
+PRELOADED := build/spec/refusing_grpc.so build/spec/machine.so
 REPORTS := $(CURDIR)/$(BUILD)/reports
 # Debian's busted is a Lua script, which every Lua can run. The busted of LuaRocks is a shell
 # script.
@@ -74,7 +75,7 @@ check-deps: ## install the Debian packages that `make check-all` needs besides
 	@sh .ci/deps.sh all $(LUA_VERSION)
 
 suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
-	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(REFUSING) $(filter build/%,$(SUITE_LUA))
+	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(PRELOADED) $(filter build/%,$(SUITE_LUA))
 	@$(BUILD_ETCD)
 	@$(MAKE) --no-print-directory nginx-module
 	@rm -rf '$(REPORTS)' && mkdir -p '$(REPORTS)'
@@ -123,13 +124,13 @@ test-go: deps ## the specs that run Go programs, with Go, which this installs
 # that of `make test`.
 SHORT_ETCD := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock queue loss max_hold with_lock \
   guarded_writes reentrancy etcdctl_interop))
-TEST_ETCD := SPEC='$(SPEC)' SHORT='$(SHORT_ETCD)' sh spec/support/harness/test_etcd.sh
+RUN_TEST_ETCD := SPEC='$(SPEC)' SHORT='$(SHORT_ETCD)' sh spec/support/harness/test_etcd.sh
 
-test-etcd: deps ## all specs on etcd 3.4 to 3.7, random use and faults of the newest two
-	@MAKE='$(MAKE)' $(TEST_ETCD)
+test-etcd: deps ## all specs with the installed etcd, 3.5, 3.6, 3.7; `make stress` with 3.6, 3.7
+	@MAKE='$(MAKE)' $(RUN_TEST_ETCD)
 
-test-etcd-short: deps ## a core of the specs with etcd 3.7, 3 members, secure
-	@MAKE='$(MAKE)' $(TEST_ETCD) short
+test-etcd-short: deps ## a core of the specs with etcd 3.7, 3 members, certificates and passwords
+	@MAKE='$(MAKE)' $(RUN_TEST_ETCD) short
 
 # Each run writes the seeds again. Inputs that a target has found stay in build/fuzz/corpus, and the
 # next run begins with them too.
@@ -187,12 +188,12 @@ failover: all ## what leader kills, restarts and silence of three members cost
 stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress
 
-UPGRADES := 3.5 3.6 3.7
+UPGRADE_TO := 3.5 3.6 3.7
 
-upgrade: deps ## all lock modes while three members go from the installed etcd to 3.5, 3.6 and 3.7
-	@for v in $(UPGRADES); do sh spec/support/servers/build_etcd.sh $$v build/etcd/$$v || exit; done
+upgrade: deps ## as stress, while the members are upgraded from the installed etcd to 3.5, 3.6, 3.7
+	@for v in $(UPGRADE_TO); do sh spec/support/servers/build_etcd.sh $$v build/etcd/$$v || exit; done
 	@$(MAKE) --no-print-directory TESTING=1 SECONDS=900 run-stress \
-	  VERSIONS='$(UPGRADES:%=$(CURDIR)/build/etcd/%)'
+	  ETCD_DIRS='$(UPGRADE_TO:%=$(CURDIR)/build/etcd/%)'
 
 hostile: deps ## random use of an etcd whose messages are changed at random: as stress
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) PROGRAM=hostile run-stress
@@ -201,7 +202,7 @@ run-stress:
 	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA))
 	@$(BUILD_ETCD)
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
-	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1) $(VERSIONS)
+	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1) $(ETCD_DIRS)
 
 edges: all ## late writes, outages, contention, a wiped etcd, observers: eight minutes
 	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)
@@ -235,11 +236,12 @@ $(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
 	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -lgrpc -lgpr -lpthread
 
-$(REFUSING): spec/support/programs/refusing_grpc.c
+build/spec/refusing_grpc.so: PRELOADED_LIBS = $(shell $(PKG_CONFIG) --libs-only-L grpc) \
+  -Wl,--no-as-needed -lgrpc
+build/spec/%.so: spec/support/programs/%.c
 	$(call show,LINK)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -fPIC -shared $(shell $(PKG_CONFIG) --cflags grpc) \
-	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
-	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -Wl,--no-as-needed -lgrpc
+	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< $(PRELOADED_LIBS)
 
 # The simulator links src/protocol, the lock protocol as pure functions, and parts of src/base. It
 # needs no library.

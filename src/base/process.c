@@ -50,7 +50,7 @@ bool el_process_use_grpc(void) {
  * computed: a process can neither read the limits of its control group, nor how much of a limit
  * other processes use. */
 
-enum { TRIED_MAX = 32 };
+enum { TRIED_MAX = 64 };
 
 /* gRPC crashes with stacks of 64 KiB. */
 enum { STACK_MIN_KIB = 256 };
