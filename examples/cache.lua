@@ -12,8 +12,8 @@ local client = assert(etcdlock.connect { timeout = 30 })
 -- compute(), and returns that result and "rendered".
 local function cached(key, compute)
   return client:with_lock(key, function(lock)
-    local value = lock:get(key)
-    if value then return value, "found" end
+    local value = assert(lock:get(key, "")) -- fails if etcd cannot be read
+    if value ~= "" then return value, "found" end
     value = compute()
     assert(lock:put(key, value)) -- fails if the lock was lost meanwhile
     return value, "rendered"

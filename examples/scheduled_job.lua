@@ -20,10 +20,8 @@ local function run_once(lock)
   -- A machine whose clock is late, or whose cron starts the job late, finds the lock free after
   -- another machine has run the job. So etcd keeps the last minute for which the job was done. An
   -- earlier minute never replaces it.
-  local last, message = lock:get "last-run/report"
-  if last == nil then
-    error(message)
-  elseif last and last >= minute then -- `last` is false if the job was never done
+  local last = assert(lock:get("last-run/report", "")) -- "" if the job was never done
+  if last >= minute then
     return print("skipped: another machine has done the report of " .. last)
   end
   job()

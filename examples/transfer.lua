@@ -11,7 +11,7 @@ local client = assert(etcdlock.connect { timeout = 30 })
 
 local function transfer(from, to, amount)
   return client:with_multi_lock({ from, to }, function(lock)
-    local has, gets = tonumber((lock:get(from))), tonumber((lock:get(to)))
+    local has, gets = tonumber(assert(lock:get(from))), tonumber(assert(lock:get(to)))
     return has >= amount and assert(lock:txn { -- writes both keys; or none, if the lock was lost
       { "put", from, ("%d"):format(has - amount) },
       { "put", to, ("%d"):format(gets + amount) },
@@ -33,7 +33,7 @@ else
   for i = 1, 3 do start(ACCOUNTS[i], ACCOUNTS[i % 3 + 1], 10 * i) end -- run this file
   uv.run() -- until all three have ended
   for _, account in ipairs(ACCOUNTS) do
-    assert(client:with_lock(account, function(lock) print(account, (lock:get(account))) end))
+    assert(client:with_lock(account, function(lock) print(account, lock:get(account)) end))
   end
 end
 client:close()

@@ -17,6 +17,7 @@
 ---| "deadlock" # the wait would never end, because an owner in this process holds the lock
 ---| "not_held" # the hold was released before; from `break_lock`: no entry with the given token holds the lock
 ---| "lost" # the hold, or the key of the waiter, was lost
+---| "unread" # the last read of the key under this hold failed, so that it is not known what a write would replace: read the key again
 ---| "cancelled" # `pending:cancel()` has cancelled the wait
 ---| "closed" # the client was closed
 ---| "unavailable" # etcd is unreachable, or did not answer in time
@@ -603,8 +604,8 @@ function lock:check() end
 
 ---Writes a key in etcd, if the hold is still valid when etcd applies the write.
 ---Raises for a wrong type, for a read hold.
----Fails with lost, not_held, or a request error: after `unavailable`, etcd may have applied the
----write, or may apply it later, but never after a later write of the same hold.
+---Fails with lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied
+---the write, or may apply it later, but never after a later write of the same hold.
 ---@param key string key in etcd; the client's prefix is not added
 ---@param value string
 ---@return true|nil
@@ -621,14 +622,16 @@ function lock:put(key, value) end
 ---@return etcdlock.code|nil code
 function lock:delete(key) end
 
----Reads a key in etcd, if the hold is still valid when etcd reads it.
+---Reads a key in etcd, if the hold is still valid when etcd reads it. If the read fails, `put`,
+---`delete` and a `txn` that writes the key fail with `unread` until a read of it succeeds.
 ---Raises for a wrong type.
 ---Fails with lost, not_held, or a request error.
 ---@param key string key in etcd; the client's prefix is not added
----@return string|false|nil
----@return integer|nil|string message
+---@param default? any what `get` returns if the key does not exist
+---@return string|any|nil
+---@return string|nil message
 ---@return etcdlock.code|nil code
-function lock:get(key) end
+function lock:get(key, default) end
 
 ---Applies several operations at once, all or none, if the hold is still valid when etcd applies
 ---them. A key may be changed only once.
@@ -845,7 +848,7 @@ function election:campaign_async(value, opts) end
 ---candidate only if it is attached to the lease that its name contains. All other keys are user
 ---data.
 ---Fails with a request error.
----@return string|nil
+---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|nil|etcdlock.code code
 function election:leader() end

@@ -111,14 +111,14 @@ end
 -- @treturn[1] string value of the leader
 -- @treturn[1] string key of the leader
 -- @treturn[1] token of the leader
--- @treturn[2] nil nobody leads
+-- @treturn[2] false nobody leads
 -- @fail a request error
 function Election:leader()
   local leader, message, code = self:_read_leader(self._client._get_deadline())
   if leader == nil then
     return nil, message, code
   elseif not leader then
-    return nil
+    return false
   end
   return leader.value, leader.key, leader.token
 end

@@ -72,6 +72,33 @@ function M:check()
   return nil, self:_not_held()
 end
 
+-- ---- keys whose last read failed ----
+
+-- Records that a read of `key` has failed with `message`; nil: it has succeeded. A program may take
+-- a failed read for a missing key, and write what it derives from that. So check_was_read refuses
+-- to write the key until a read of it succeeds.
+local function note_read(self, key, message)
+  if message and not self._unread then
+    self._unread = {}
+  end
+  if self._unread then
+    self._unread[key] = message
+  end
+end
+
+-- Returns nil, message, "unread" if the last read of `key` under this hold failed, else true.
+local function check_was_read(self, key)
+  local message = self._unread and self._unread[key]
+  if not message then
+    return true
+  end
+  local text = "lock %s: the last read of key %s failed, so it cannot be written; read it first"
+    .. " (%s)"
+  return nil, text:format(quote(self:name()), quote(key), message), "unread"
+end
+
+-- ---- reads and writes ----
+
 -- Raises for a read lock, because several clients may hold a read lock at a time.
 local function check_may_write(self, where)
   if self._mode ~= "read" then
@@ -90,17 +117,19 @@ end
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam string value
 -- @treturn true
--- @fail lost, not_held, or a request error: after `unavailable`, etcd may have applied the write,
--- or
---   may apply it later, but never after a later write of the same hold
+-- @fail lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied the
+--   write, or may apply it later, but never after a later write of the same hold
 -- @raise for a wrong type, for a read hold
 function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
   check_may_write(self, "lock:put")
-  local results, message, code = send_guarded(self, function(txn)
-    txn:put(key, value)
-  end)
+  local results, message, code = check_was_read(self, key)
+  if results then
+    results, message, code = send_guarded(self, function(txn)
+      txn:put(key, value)
+    end)
+  end
   return results and true or nil, message, code
 end
 
@@ -114,47 +143,49 @@ end
 function M:delete(key)
   check.string("lock:delete", "key", key)
   check_may_write(self, "lock:delete")
-  local results, message, code = send_guarded(self, function(txn)
-    txn:delete(key)
-  end)
+  local results, message, code = check_was_read(self, key)
+  if results then
+    results, message, code = send_guarded(self, function(txn)
+      txn:delete(key)
+    end)
+  end
   if not results then
     return nil, message, code
   end
   return true, results[1] > 0
 end
 
+-- Returns the value that a read has found; false: the key does not exist.
 local function read_value(kvs)
-  if kvs[1] then
-    return kvs[1].value, kvs[1].mod_revision
-  end
-  return false
+  return kvs[1] and kvs[1].value or false
 end
 
---- Reads a key in etcd, if the hold is still valid when etcd reads it.
+--- Reads a key in etcd, if the hold is still valid when etcd reads it. If the read fails, `put`,
+-- `delete` and a `txn` that writes the key fail with `unread` until a read of it succeeds.
 -- @function lock:get
 -- @tparam string key key in etcd; the client's prefix is not added
--- @treturn[1] string value
--- @treturn[1] revision of the last change of the key
--- @treturn[2] false the key does not exist
+-- @tparam[opt=false] any default what `get` returns if the key does not exist
+-- @treturn string|any value, or `default` if the key does not exist
 -- @fail lost, not_held, or a request error
 -- @raise for a wrong type
-function M:get(key)
+function M:get(key, default)
   check.string("lock:get", "key", key)
   local results, message, code = send_guarded_read(self, function(txn)
     txn:get(key)
   end)
+  note_read(self, key, message)
   if not results then
     return nil, message, code
   end
-  return read_value(results[1])
+  return read_value(results[1]) or default or false
 end
 
 -- Operation -> length of its table.
 local OPERATIONS = { put = 3, get = 2, delete = 2 }
 
--- Raises unless `list` is a list of operations. Returns true if one of them writes.
+-- Raises unless `list` is a list of operations. Returns the list of the keys that it writes.
 local function check_operations(list)
-  local writes = false
+  local writes = {}
   if type(list) ~= "table" or #list == 0 then
     check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
   end
@@ -168,9 +199,24 @@ local function check_operations(list)
     for field = 2, length do
       check.string("lock:txn", string.format("operation %d, field %d", i, field), op[field])
     end
-    writes = writes or op[1] ~= "get"
+    if op[1] ~= "get" then
+      writes[#writes + 1] = op[2]
+    end
   end
   return writes
+end
+
+-- Records whether the keys that `list` reads were read. A key that it also writes does not count:
+-- the value to write was known before.
+local function note_operations(self, list, writes, message)
+  for _, op in ipairs(list) do
+    if op[1] == "get" then
+      note_read(self, op[2], message)
+    end
+  end
+  for _, key in ipairs(writes) do
+    note_read(self, key, nil)
+  end
 end
 
 --- Applies several operations at once, all or none, if the hold is still valid when etcd applies
@@ -184,21 +230,28 @@ end
 -- @raise for an invalid operation, a wrong type; for a read hold, if an operation writes
 function M:txn(list)
   local writes = check_operations(list)
-  if writes then
+  if writes[1] then
     check_may_write(self, "lock:txn")
   end
-  local run = writes and send_guarded or send_guarded_read
+  for _, key in ipairs(writes) do
+    local was_read, message, code = check_was_read(self, key)
+    if not was_read then
+      return nil, message, code
+    end
+  end
+  local run = writes[1] and send_guarded or send_guarded_read
   local results, message, code = run(self, function(txn)
     for _, op in ipairs(list) do
       txn[op[1]](txn, op[2], op[3])
     end
   end)
+  note_operations(self, list, writes, message)
   if not results then
     return nil, message, code
   end
   for i, op in ipairs(list) do
     if op[1] == "get" then
-      results[i] = (read_value(results[i]))
+      results[i] = read_value(results[i])
     elseif op[1] == "delete" then
       results[i] = results[i] > 0
     end

@@ -159,6 +159,8 @@ M.traceback = coroutines.get_traceback
 -- @field not_held the hold was released before; from `break_lock`: no entry with the given token
 --   holds the lock
 -- @field lost the hold, or the key of the waiter, was lost
+-- @field unread the last read of the key under this hold failed, so that it is not known what a
+--   write would replace: read the key again
 -- @field cancelled `pending:cancel()` has cancelled the wait
 -- @field closed the client was closed
 -- @field unavailable etcd is unreachable, or did not answer in time

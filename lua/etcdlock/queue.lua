@@ -15,9 +15,10 @@ local KEYS_MAX = 1000
 -- PAGE_KEYS: the number of keys that one request lists. TXN_QUEUES: the number of queues that one
 -- transaction reads, by one operation each; etcd accepts 128 operations by default.
 local PAGE_KEYS, TXN_QUEUES = 1000, 100
--- The smallest and the largest number of keys that one transaction reads with their values, and the
--- number of bytes up to which it reads the largest number.
-local FEW_VALUES, MANY_VALUES, FEW_BYTES = 16, 100, 1024 * 1024
+-- The number of keys that one transaction reads with their values: MANY_VALUES if the values of the
+-- previous transaction had at most SMALL_BYTES, else FEW_VALUES. After an answer that was too large
+-- it is 1.
+local FEW_VALUES, MANY_VALUES, SMALL_BYTES = 16, 100, 1024 * 1024
 
 -- ---- reads at one revision ----
 -- All reads of one call use the same revision of etcd: the revision of the first answer.
@@ -89,7 +90,7 @@ local function read_leases(snapshot, kvs)
     local bytes, message, code, is_too_large = read_some_leases(snapshot, unknown, first, last)
     if bytes then
       first = last + 1
-      count = bytes <= FEW_BYTES and MANY_VALUES or FEW_VALUES
+      count = bytes <= SMALL_BYTES and MANY_VALUES or FEW_VALUES
     elseif is_too_large and last > first then
       count = 1
     else

@@ -15,7 +15,7 @@ end
 -- Returns the codes that the core and the Lua library can return.
 local function defined_codes()
   local names = assert(read_file "src/base/error.c"):match "names%[[^%]]*%] = {(.-)};"
-  local codes = { premature = true } -- the only code that the core does not return
+  local codes = { premature = true, unread = true } -- the codes that the core does not return
   for code in assert(names):gmatch '%] = "([%l_]+)"' do codes[code] = true end
   codes.ok = nil
   return sorted(codes)

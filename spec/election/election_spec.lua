@@ -23,7 +23,7 @@ end
 
 describe("an election", function()
   it("is won by the first candidate, and leader() returns its value", function()
-    assert.is_nil(mine:leader())
+    assert.is_false(mine:leader())
     local lock = assert(mine:campaign "anna")
     assert.equal("leader", lock:mode())
     assert.is_true(lock:held())
@@ -36,7 +36,7 @@ describe("an election", function()
     lock = granted(asked)
     assert.equal("ben", (mine:leader()))
     assert.is_true(lock:unlock())
-    assert.is_nil(mine:leader())
+    assert.is_false(mine:leader())
     assert.same({}, etcd:keys(prefix))
   end)
 
@@ -80,7 +80,7 @@ describe("an election", function()
       assert.is_true(lock:proclaim "b")
       return 7
     end) })
-    assert.is_nil(mine:leader())
+    assert.is_false(mine:leader())
   end)
 
   it('gives the leading owner the same hold, or "deadlock" for another value', function()
@@ -168,14 +168,14 @@ describe("an election", function()
       return client:stats().calls - calls
     end
     for i = 1, 3 do clients.keep(assert(semaphore:lock { owner = i })) end
-    assert.is_nil(mine:leader())
+    assert.is_false(mine:leader())
     assert.equal(1, count())
     local lock = assert(other:election "boss":campaign "a")
     assert.equal("a", (mine:leader()))
     assert.equal(1, count())
     assert.is_true(lock:resign())
     clients.keep(assert(semaphore:lock { owner = 4 }))
-    assert.is_nil(mine:leader())
+    assert.is_false(mine:leader())
     lock = assert(other:election "boss":campaign "b")
     assert.equal("b", (mine:leader()))
     assert.equal(2, count())

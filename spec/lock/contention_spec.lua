@@ -95,7 +95,7 @@ describe("processes that contend for a lock", function()
     for i = 1, tonumber(cycles) do
       local lock = assert(client:lock "one")
       local from = uv.hrtime()
-      local count = tonumber(lock:get(prefix .. "counter") or 0)
+      local count = tonumber(assert(lock:get(prefix .. "counter", 0)))
       increment_file()
       assert(lock:put(prefix .. "counter", ("%d"):format(count + 1)))
       local to = uv.hrtime()

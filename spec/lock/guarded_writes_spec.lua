@@ -38,15 +38,6 @@ describe("a holder", function()
     assert.equal("", (lock:get(DATA .. "k")))
   end)
 
-  it("gets the revision of the last change together with a value", function()
-    lock:put(DATA .. "k", "v")
-    local _, first = lock:get(DATA .. "k")
-    lock:put(DATA .. "k", "v")
-    local _, second = lock:get(DATA .. "k")
-    assert.equal(first + 1, second)
-    assert.is_true(first > lock:token())
-  end)
-
   it("writes and reads keys and values of any bytes", function()
     local bytes = {}
     for i = 0, 255 do bytes[#bytes + 1] = string.char(i) end

@@ -181,7 +181,7 @@ end
 
 -- Returns true if `member` answers, but does not show its state: etcd 3.5.30 shows it only to users
 -- with the role root.
-local function is_hidden(member)
+local function hides_state(member)
   return member.code == "denied"
 end
 
@@ -194,7 +194,7 @@ local function print_members(members)
     rows[i] = member.version and {
       "  " .. member.endpoint, member.version, role, format_milliseconds(member.seconds),
       format_megabytes(member.db_size), format_megabytes(member.db_in_use), "answers",
-    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", is_hidden(member) and "answers"
+    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", hides_state(member) and "answers"
       or "no answer" }
   end
   local head = { "  ENDPOINT", "VERSION", "ROLE", "ROUND TRIP", "DB SIZE", "IN USE", "HEALTH" }
@@ -300,11 +300,11 @@ local function check_members(client, known)
   local is_answered = false
   print_members(members)
   for _, member in ipairs(members) do
-    is_answered = is_answered or member.version ~= nil or is_hidden(member)
+    is_answered = is_answered or member.version ~= nil or hides_state(member)
     if member.version then
       check_transport(member, known)
       check_state(member)
-    elseif is_hidden(member) then
+    elseif hides_state(member) then
       check_transport(member, known)
       print_note(member.endpoint
         .. ": shows its version and state only to users with the role root")

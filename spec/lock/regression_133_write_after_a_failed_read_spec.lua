@@ -1,0 +1,124 @@
+-- A program took a failed lock:get for a missing key, and a guarded write then replaced the value
+-- that it had not read: a balance of 5000 became 90 in an outage of 6 s. In the successful case the
+-- second result of lock:get became the base of tonumber.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local documents = require "spec.support.harness.documents"
+local error_rows = require "spec.support.harness.error_rows"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local KEY, OTHER = prefix .. "data/anna", prefix .. "data/ben"
+local assert_fails = clients.assert_fails
+local server, client, lock
+
+before_each(function()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 5 })
+  lock = clients.keep(assert(client:lock "a"))
+  etcd:put(KEY, "5000")
+end)
+
+after_each(function()
+  server:pass()
+  clients.close_all()
+  temporary.remove_all()
+  etcd:del_all ""
+end)
+
+-- Makes the next read fail.
+local function fail_next()
+  local status = error_rows.STATUS.PERMISSION_DENIED
+  server:answer("Txn", "before", status, "etcdserver: permission denied", 1)
+end
+
+describe("regression 133: after a failed lock:get", function()
+  it('a write of the key fails with "unread" until the key is read', function()
+    fail_next()
+    assert_fails("denied", lock:get(KEY))
+    local _, message, code = lock:put(KEY, "90")
+    assert.equal("unread", code)
+    assert.matches(('lock "a": the last read of key "%s" failed, so it cannot be written; read it')
+      :format(KEY), message, 1, true)
+    assert.matches("permission denied", message, 1, true)
+    assert_fails("unread", lock:delete(KEY))
+    assert_fails("unread", lock:txn { { "put", OTHER, "110" }, { "put", KEY, "90" } })
+    assert.is_true(lock:put(OTHER, "1"))
+    assert.equal("5000", (etcd:get(KEY)))
+    assert.equal("5000", lock:get(KEY))
+    assert.is_true(lock:put(KEY, "4990"))
+  end)
+
+  it("in a lock:txn, too, for the keys that it only reads", function()
+    fail_next()
+    assert_fails("denied", lock:txn { { "get", KEY } })
+    assert_fails("unread", lock:put(KEY, "90"))
+    assert.same({ "5000" }, lock:txn { { "get", KEY } })
+    fail_next()
+    assert_fails("denied", lock:txn { { "get", KEY }, { "put", KEY, "4990" } })
+    assert.is_true(lock:put(KEY, "4990"))
+  end)
+
+  it("a later hold may write the key", function()
+    fail_next()
+    assert_fails("denied", lock:get(KEY))
+    lock:unlock()
+    assert.is_true(assert(client:lock "a"):put(KEY, "1"))
+  end)
+end)
+
+it("regression 133: lock:get has one result on success, and a default for a missing key", function()
+  assert.equal(1, select("#", lock:get(KEY)))
+  assert.equal(5000, tonumber(lock:get(KEY)))
+  assert.equal("5000", lock:get(KEY, "100"))
+  assert.is_false(lock:get "missing")
+  assert.equal(100, lock:get("missing", 100))
+  fail_next()
+  assert.is_nil((lock:get("missing", 100)))
+end)
+
+-- Runs a block with an etcd that stands still while the block reads a key for the first time.
+local STANDSTILL = [[
+  local Lock, uv, has_read = require "etcdlock.lock", require "luv", false
+  local get = Lock.get
+  function Lock.get(...)
+    if has_read then return get(...) end
+    has_read = true
+    assert(uv.kill(%d, "sigstop"))
+    repeat
+      local is_stopped = true
+      for task in io.popen("cat /proc/%d/task/*/stat"):lines() do
+        is_stopped = is_stopped and task:find "%%) T"
+      end
+    until is_stopped
+    local value, message, code = get(...)
+    assert(uv.kill(%d, "sigcont"))
+    return value, message, code
+  end
+]]
+
+-- Returns true if the block reads a key before it writes.
+local function reads_first(block)
+  local read, write = block.text:find "lock:get", block.text:find '[:"]put'
+  return read and write and read < write
+end
+
+describe("regression 133: the documents' Lua does not write what it failed to read", function()
+  for _, block in ipairs(documents.blocks "lua") do
+    if reads_first(block) then
+      it(block.place, function()
+        local script = temporary.directory() .. "/snippet.lua"
+        local file = assert(io.open(script, "w"))
+        file:write(STANDSTILL:format(etcd:pid(), etcd:pid(), etcd:pid()),
+          documents.with_etcd(block.text, suite.endpoint()))
+        file:close()
+        local _, code, err = proc.run_lua(script, {}, { env = suite.variables() })
+        assert.equal(1, code)
+        assert.matches("no answer in time", err, 1, true)
+        assert.same({ KEY }, etcd:keys "")
+      end)
+    end
+  end
+end)
