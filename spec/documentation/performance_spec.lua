@@ -121,7 +121,7 @@ ROWS["`get`, `queue`, `status` (to each member), `ping`"] = function(client, _, 
   cost(function() assert(client:ping()) end)
 end
 
-ROWS["`queues`, of up to 100 names"] = function(client, _, cost)
+ROWS["`queues`, of up to 16 names"] = function(client, _, cost)
   clients.keep(assert(client:lock "a"))
   cost(function() assert.equal(1, #assert(client:queues())) end)
 end

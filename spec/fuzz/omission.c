@@ -1,5 +1,6 @@
-/* Fuzz target omission: an etcd that omits a field in an answer, as another version of it may. While
- * another client holds the lock, the entry must not be granted it, whatever is missing. */
+/* Fuzz target omission: a model of etcd omits a field of an answer, as another version of etcd may. The
+ * entry must not get the lock while another client holds it. If nothing is omitted and no other client
+ * holds the lock, the entry must get it. */
 #include "fuzz.h"
 
 #include "base/timer.h"
@@ -57,7 +58,7 @@ static bool is_in(const stored *it, el_bytes from, el_bytes to) {
              : order_of(it->key, from) >= 0 && order_of(it->key, to) < 0;
 }
 
-static bool holds(const el_compare *compare) {
+static bool is_true(const el_compare *compare) {
   bool is_empty = true;
   for (size_t i = 0; i < n_stored; i++) {
     if (!is_in(&store[i], compare->key, compare->range_end)) continue;
@@ -97,8 +98,9 @@ static int compare_age(const void *a, const void *b) {
   return (first < second) - (first > second);
 }
 
-/* All lists of the lock protocol are sorted by create_revision, the youngest first. */
-static void list(const el_op *op, size_t at) {
+/* Every list is sorted by create_revision, the youngest first. So the read of the holder, which is for
+ * messages only, finds the wrong key. */
+static void answer_range(const el_op *op, size_t at) {
   Etcd__RangeResponse *to = &said.ranges[at];
   etcd__range_response__init(to);
   qsort(store, n_stored, sizeof *store, compare_age);
@@ -124,12 +126,12 @@ static void list(const el_op *op, size_t at) {
   }
 }
 
-static void run(const el_op *op, size_t at) {
+static void answer_op(const el_op *op, size_t at) {
   Etcd__ResponseOp *to = said.op_list[at] = &said.ops[at];
   etcd__response_op__init(to);
   switch (op->kind) {
     case EL_OP_RANGE:
-      list(op, at);
+      answer_range(op, at);
       to->response_case = ETCD__RESPONSE_OP__RESPONSE_RESPONSE_RANGE;
       to->response_range = &said.ranges[at];
       return;
@@ -156,14 +158,14 @@ static el_bytes apply(const el_txn *txn) {
   uint8_t *bytes;
   answer.succeeded = true;
   for (size_t i = 0; i < txn->n_compares; i++) {
-    answer.succeeded = answer.succeeded && holds(&txn->compares[i]);
+    answer.succeeded = answer.succeeded && is_true(&txn->compares[i]);
   }
   ops = answer.succeeded ? txn->then : txn->otherwise;
   answer.n_responses = answer.succeeded ? txn->n_then : txn->n_otherwise;
   answer.responses = said.op_list;
   store_rev++;
   for (size_t i = 0; i < answer.n_responses; i++) {
-    run(&ops[i], i);
+    answer_op(&ops[i], i);
   }
   header.cluster_id = 9;
   header.member_id = 8;
@@ -192,15 +194,15 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   el_txn_answer_free(answer);
 }
 
-/* Removes a field that the input chooses, in some cases. */
+/* Removes a field, which the input chooses, from half of the answers. */
 static el_bytes without_a_field(el_bytes whole) {
   unsigned choice = fuzz_number(input, 2 * PATHS);
   el_bytes left = {malloc(whole.len + 1), 0};
   has_omitted = has_omitted || choice < PATHS;
   if (choice < PATHS) {
-    left.len =
-        omission_copy((uint8_t *)(uintptr_t)left.data,
-                      (const uint8_t *)whole.data, whole.len, paths[choice]);
+    left.len = omission_copy_without((uint8_t *)(uintptr_t)left.data,
+                                     (const uint8_t *)whole.data, whole.len,
+                                     paths[choice]);
   } else {
     memcpy((void *)(uintptr_t)left.data, whole.data, left.len = whole.len);
   }

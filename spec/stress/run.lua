@@ -30,7 +30,8 @@ local unpack = table.unpack or unpack
 local FIGURES = {
   "acquisitions", "lock", "read", "write", "permit", "multi", "leader", "timeout", "locked",
   "aborts", "dropped waits", "dropped holds", "max_hold", "downgrades", "increments", "breaks",
-  "revocations", "deletions", "stops", "kills", "upgrades", "cuts", "isolations", "closes", "losses",
+  "revocations", "deletions", "stops", "kills", "upgrades", "cuts", "isolations", "closes",
+  "losses",
   "overlaps excused: taken", "overlaps excused: woken", "excused reads",
 }
 

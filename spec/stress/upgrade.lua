@@ -12,8 +12,8 @@ local uv = require "luv"
 
 local M = {}
 
--- Seconds between two faults; seconds until a member must serve, or the cluster must have its new
--- version (etcd decides on it every 5 s).
+-- PAUSE: seconds between two faults. START_MAX: seconds for a member to stop or to start.
+-- VERSION_MAX: seconds for the version of the cluster to follow (etcd looks every 5 s).
 local PAUSE, START_MAX, VERSION_MAX = 4, 30, 40
 
 local etcd
@@ -72,8 +72,8 @@ end
 local function await_version()
   await(function()
     local body = http.request(etcd.members[1].endpoint .. "/version") or ""
-    local server, cluster = body:match '"etcdserver":"(%d+%.%d+)', body:match '"etcdcluster":"(%d+%.%d+)'
-    return server and server == cluster
+    local server = body:match '"etcdserver":"(%d+%.%d+)'
+    return server and server == body:match '"etcdcluster":"(%d+%.%d+)'
   end, VERSION_MAX, "the cluster has the version of its members")
 end
 

@@ -71,8 +71,8 @@ bool el_modes_conflict(el_mode older, el_mode younger);
 bool el_conflict_is_blocker(const el_keys *keys, const el_kv *kv,
                             const el_op_result *markers, el_queue_key *blocker);
 
-/* el_conflict_lacks_lease tells whether the first key of |keys| need not wait for |kv| only because
- * |kv| is attached to no lease, or shows none. @thread any */
+/* el_conflict_lacks_lease tells whether |kv| has no lease, but otherwise the form of an entry for
+ * which the first key of |keys| must wait. @thread any */
 bool el_conflict_lacks_lease(const el_keys *keys, const el_kv *kv);
 
 /* el_conflict_is_waiter tells whether |key|, attached to |lease|, waits for the first key of

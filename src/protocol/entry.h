@@ -90,18 +90,18 @@ typedef enum el_request_kind {
 } el_request_kind;
 
 /* el_walk is a part of the older keys of a queue. A queue may be long, and its keys may have large
- * values. If the keys next to ours do not tell whether our key must wait, because all of them are
- * user data, the entry walks: it reads the older keys part by part, the youngest first. No key that
+ * values. If the keys next to ours do not tell whether our key must wait, for example because
+ * all of them are user data, the entry walks: it reads the older keys part by part, the youngest first. No key that
  * is put later is older than ours, so the parts may have different revisions. */
 typedef struct el_walk {
-  int64_t
-      below; /* only keys with a lower create_revision; 0: from our key on */
-  /* the largest number of keys to list; 0: the smallest number that is likely to suffice */
+  /* only keys with a lower create_revision; 0: all keys that are older than ours, or all keys if ours
+   * does not exist */
+  int64_t below;
+  /* the largest number of keys of each range; 0: the smallest number that is likely to suffice */
   uint32_t limit;
-  /* semaphore: the number of older keys in the parts that were read before */
+  /* semaphore: the number of older permits in the parts that were read before */
   uint32_t n_ahead;
-  /* revision from which on an event may change what the first part has shown; 0: this is the first
-   * part */
+  /* revision up to which the first part shows the state; 0: this is the first part */
   int64_t rev;
 } el_walk;
 
@@ -154,12 +154,11 @@ typedef struct el_entry_event {
   bool is_partial;
   /* answer: the youngest older key that blocks ours; rev 0: none */
   el_queue_key predecessor;
-  /* answer: the keys that were listed do not block ours, but older keys may: read |walk| */
+  /* answer: it does not tell whether our key must wait: read |walk| */
   bool is_truncated;
   /* answer: it was too large to be received: ask for |walk|, which is smaller */
   bool is_too_large;
-  /* answer: the part of the queue to read next. If there is none, walk.rev still describes the part
-   * that was read. */
+  /* answer: the part of the queue to read next. If there is none, only walk.rev is used. */
   el_walk walk;
   /* answer, semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;

@@ -200,8 +200,8 @@ typedef struct el_local_action {
     /* an acquisition of this client has the lock, or joined earlier */
     EL_FAILED_LOCKED_LOCALLY,
     EL_FAILED_LOCKED, /* another client has the lock */
-    /* etcd refused the request, or the lease for it; the last error of the entry or of the session
-     * tells why */
+    /* etcd refused the request (the last error of the entry tells why), or the lease for it (the last
+     * error of the session tells why) */
     EL_FAILED_REFUSED,
     /* the key was deleted while the acquisition waited */
     EL_FAILED_KEY_LOST

@@ -62,8 +62,8 @@ enum {
 };
 
 /* Adds to |ops| one read for each range of keys that may conflict with |keys|. Each read returns
- * the youngest |limit| keys. Sets |n_ops| to the number of reads, and returns how many of these do
- * not read markers. */
+ * the youngest |limit| keys; that of markers the youngest MARKERS_READ. Sets |n_ops| to the number
+ * of reads, and returns how many of these do not read markers. */
 static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
                          int64_t limit, size_t *n_ops) {
   el_key_range ranges[EL_CONFLICT_RANGES_MAX];
@@ -247,8 +247,9 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
 
 /* ---- answers ---- */
 
-/* What is missing in an answer is never read as "free", because a version of etcd or a proxy may omit
- * a field. (etcd 3.7 omits leases in some answers, see above.)
+/* A version of etcd or a proxy may omit a field of an answer. (etcd 3.7 omits leases in some answers,
+ * see above.) The table shows what follows. No omitted field makes a lock free that another client
+ * holds.
  *
  * field                 read for                     if it is missing
  * --------------------  ---------------------------  ------------------------------------------------
@@ -261,25 +262,28 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  *                                                    guarded read of one key is repeated or refused
  * a response            its operation                the results do not fit
  * kvs: key              which key it is              the answer cannot be read
- * kvs: create_revision  who is older                 the answer cannot be read
- * kvs: mod_revision     whether our key was changed  our key is lost if its lease is missing, too
- * kvs: lease, of ours   whether we hold              the wait ends with "protocol" (shows_leases); a
- *                                                    release still succeeds
- * kvs: lease, of others whether a key is an entry    counts as user data only in an answer that shows
- *                                                    our own lease; else our own key is read, too. A
- *                                                    lingering lock goes on without regard to the key
- * kvs: value            the holder's label           no label in a message
- * more                  the end of a list            a list with as many keys as its limit goes on
- * count                 keys missing in a list     they are not noticed
- * deleted               nothing but a result of a call
- * watch event: type     a key was deleted            read as a put without a lease: the queue is read
- * watch event: lease    a key was detached           our hold is lost; a waiter reads the queue
- * watch event: revision old events                   our hold ignores it; the periodic reads find out
+ * kvs: create_revision  which key is older           the answer cannot be read
+ * kvs: mod_revision     whether our key was changed  if our key also lacks its lease, the hold is lost
+ * kvs: our lease        whether our key is an entry  a wait, a try and the proof of a hold fail with
+ *                                                    "protocol"; a lingering lock is released; a
+ *                                                    release succeeds
+ * kvs: another lease    whether a key is an entry    the key counts as user data only if the answer
+ *                                                    shows our own lease. If the answer does not
+ *                                                    contain our key, the next request reads our key,
+ *                                                    too. A lingering lock does not see that waiter
+ * kvs: value            the label of the holder      a message has no label
+ * more                  the end of a list            the list ends if it is shorter than its limit
+ * count                 keys missing in a list       the list of an enqueue is not checked
+ * deleted               the result of a call         the call returns that no key existed
+ * watch event: type     whether a key was deleted    read as a put without a lease
+ * watch event: lease    whether a key was detached   our hold is lost; a waiter reads the queue
+ * watch event: revision events before our key        a holder ignores the event, and the next proof
+ *                                                    of its hold finds a loss; a waiter reads the queue
  * watch header          missed events                the queue is read, or the watch starts again
- * keepalive: TTL        the lease is alive           the lease has ended
+ * keepalive: TTL        whether the lease is alive   the lease has ended
  * keepalive: raft_term  a proof of the lease         no proof
  *
- * A list that lacks a key is noticed by |count|, unless it lists only keys older than ours. */
+ * A key that is missing in a list of older keys is not noticed, because |count| counts all keys. */
 
 static el_queue_key own_of(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_queue_key){0};
@@ -318,19 +322,19 @@ static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
 }
 
 enum {
-  /* The number of keys in the second part of a walk, and the largest number in a part. (The first
-   * part has very few.) etcd accepts values up to 1.5 MiB by default, so that the second part fits
+  /* The number of keys of each range in the second part of a walk, and the largest number to which a
+   * part grows. With etcd's default limit of 1.5 MiB for a value, WALK_SECOND keys of one range fit
    * into a message of 32 MiB. */
   WALK_SECOND = 16,
   WALK_MOST = 1024,
-  /* The next part has four times as many keys if this part had at most this number of bytes. */
+  /* The next part has four times as many keys after at most this number of bytes, and a quarter after
+   * more than 16 times this number. */
   WALK_BYTES = 256 * 1024,
-  /* A part that was too large is read again with this fraction of its keys. */
+  /* A part that was too large is read again with 1/WALK_SHRINK of its keys. */
   WALK_SHRINK = 16
 };
 
-/* Returns how many keys to list in the part that follows one of up to |limit| keys, which had
- * |bytes| bytes. */
+/* Returns the limit of the next part. This part had the limit |limit| and |bytes| bytes. */
 static uint32_t next_limit(uint32_t limit, size_t bytes) {
   if (bytes > 16 * WALK_BYTES) return limit / 4 > 0 ? limit / 4 : 1;
   if (bytes > WALK_BYTES || limit > WALK_MOST / 4) return limit;
@@ -354,11 +358,12 @@ static bool may_go_on(const el_op_result *list, uint32_t limit) {
 /* What the lists of keys in an answer show about older keys that block ours. */
 typedef struct blockers {
   el_queue_key youngest;
-  /* a key that does not block has the form of an entry, but no lease: see "What is missing" */
+  /* a listed key has the form of an entry that blocks ours, but no lease */
   bool has_keys_without_lease;
-  /* a list ended at its limit, and shows no key that blocks ours: such keys may follow */
+  /* a list ended at its limit, and shows no key that blocks ours */
   bool is_truncated;
-  int64_t below; /* if so: they have lower create_revisions than this */
+  /* with |is_truncated|: the keys that were not read have lower create_revisions than this */
+  int64_t below;
   /* semaphore: the number of older keys up to the end of the list */
   uint32_t n_ahead;
 } blockers;
@@ -435,7 +440,7 @@ static blockers find_blockers(const el_keys *keys,
 }
 
 /* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. Returns false
- * if no key blocks ours only because the answer shows no lease of a key. */
+ * if no key blocks ours, but a key without a lease in |answer| has the form of an entry that does. */
 static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
                            const el_txn_answer *answer, int64_t rev,
                            el_entry_event *event) {
@@ -568,40 +573,41 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
   return EL_CONTENTION_NONE;
 }
 
-/* Tells whether |answer| shows the leases of our own keys, if it shows our keys. */
-static bool shows_leases(const el_keys *keys, const el_entry_action *action,
+/* Tells whether |answer| shows one of our keys without its lease. An answer to a delete is not
+ * checked, because a release must succeed. */
+static bool hides_leases(const el_keys *keys, const el_entry_action *action,
                          const el_txn_answer *answer) {
   bool is_put = action->request == EL_REQUEST_ENQUEUE ||
                 action->request == EL_REQUEST_TRY;
   if (action->request == EL_REQUEST_DELETE || (is_put && answer->succeeded)) {
-    return true; /* it does not begin with reads of our keys, or ends our hold */
+    return false;
   }
   for (size_t i = 0; i < el_keys_count(keys); i++) {
-    if (lacks_lease(&answer->results[i])) return false;
+    if (lacks_lease(&answer->results[i])) return true;
   }
-  return true;
+  return false;
 }
 
-/* Tells whether the lists of |answer|, the answer to an enqueue, contain the keys that they should.
- * The other requests list only keys that are older than ours, and |count| does not regard that. */
-static bool has_whole_lists(const el_keys *keys, const el_entry_action *action,
-                            const el_txn_answer *answer) {
+/* Tells whether a list in |answer|, the answer to an enqueue, lacks keys. The lists of other requests
+ * may leave out younger keys, which |count| counts. */
+static bool hides_keys(const el_keys *keys, const el_entry_action *action,
+                       const el_txn_answer *answer) {
   uint32_t limit = limit_of(keys, action);
-  if (action->request != EL_REQUEST_ENQUEUE || !answer->succeeded) return true;
+  if (action->request != EL_REQUEST_ENQUEUE || !answer->succeeded) return false;
   for (size_t i = el_keys_count(keys); i < answer->n_results; i++) {
     const el_op_result *list = &answer->results[i];
-    if (list->n_kvs < limit && list->count > (int64_t)list->n_kvs) return false;
+    if (list->n_kvs < limit && list->count > (int64_t)list->n_kvs) return true;
   }
-  return true;
+  return false;
 }
 
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                       el_txn_answer *answer, el_entry_event *event) {
-  if (answer->err.code == EL_OK && (!shows_leases(keys, action, answer) ||
-                                    !has_whole_lists(keys, action, answer))) {
+  if (answer->err.code == EL_OK && (hides_leases(keys, action, answer) ||
+                                    hides_keys(keys, action, answer))) {
     el_error_set(&answer->err, EL_PROTOCOL,
-                 "etcd omits keys or leases in its answer; this version of "
-                 "etcd needs a newer etcdlock");
+                 "etcd omits keys or leases in its answer; update etcdlock, or "
+                 "connect without a proxy");
     answer->err.is_definite = false; /* our key may exist */
   }
   *event =

@@ -5,22 +5,22 @@
 #
 #   SPEC=... SHORT=... test_etcd.sh [short]
 #
-# Runs the specs SPEC with each version and one plain member, and the specs SHORT with the newest
-# version, three members, certificates and passwords. With "short": only the latter.
+# Runs the specs SPEC with each version, and the specs SHORT with the newest version, three members,
+# certificates and passwords. With "short": only the latter.
 set -u
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
 
-# Prints the number before the word $1 in the sum of the last run; 0 if there is none.
+# Prints the number before the word $1 in the summary line of the last run; 0 if there is none.
 count() {
   sed -n 's/.*[^0-9]\([0-9][0-9]*\) '"$1"'.*/\1/p' "$work/sum" | grep . || echo 0
 }
 
-# can_run ETCD: builds that etcd, if it is not the installed one. If it cannot be had, counts that as
-# skipped and fails.
-can_run() {
+# build_or_count ETCD: builds ETCD, unless it is "installed". Counts a failure: as skipped if there is
+# no Go or no such release (status 3), else as failed.
+build_or_count() {
   test "$1" = installed || sh spec/support/servers/build_etcd.sh "$1" "build/etcd/$1" && return
   status=$?
   if [ $status -eq 3 ]; then skipped=$((skipped + 1)); else failed=$((failed + 1)); fi
@@ -43,9 +43,8 @@ etcd_of() {
 
 # suite ETCD MEMBERS SECURE SPECS: ETCD is a version for `make suite ETCD=...`, or "installed".
 suite() {
-  can_run "$1" || return
-  name="$(etcd_of "$1"), $2 member(s), ${3:+certificates and passwords}"
-  test -n "$3" || name="${name}plain"
+  build_or_count "$1" || return
+  name="$(etcd_of "$1")${2:+, $2 members}${3:+, certificates and passwords}"
   echo "==== $name"
   start=$(date +%s)
   # A hang counts as a failure; the other configurations still run.
@@ -53,7 +52,7 @@ suite() {
     suite ETCD="${1#installed}" MEMBERS="$2" SECURE="$3" SPEC="$4" 2>&1 | tee "$work/log"
   grep -E '^[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -n 1 |
     sed 's/^/ /' >"$work/sum"
-  # Without a sum the whole configuration counts as one failure.
+  # Without a summary line the whole configuration counts as one failure.
   test -s "$work/sum" || echo ' 0 passed, 1 failed' >"$work/sum"
   f=$(count failed)
   # A sanitizer report or a failure of make counts as a failure, too.
@@ -61,9 +60,9 @@ suite() {
   row "$name" "$(count passed)" "$f" "$(count skipped)" "$start"
 }
 
-# walk ETCD: random use and faults.
-walk() {
-  can_run "$1" || return
+# stress ETCD: random use and faults.
+stress() {
+  build_or_count "$1" || return
   name="$(etcd_of "$1"), random use and faults"
   echo "==== $name"
   start=$(date +%s)
@@ -75,12 +74,12 @@ walk() {
 }
 
 if [ $# -eq 0 ]; then
-  for etcd in installed 3.5 3.6 3.7; do suite $etcd 1 '' "$SPEC"; done
+  for etcd in installed 3.5 3.6 3.7; do suite $etcd '' '' "$SPEC"; done
 fi
 suite 3.7 3 1 "$SHORT"
 if [ $# -eq 0 ]; then
-  walk 3.6
-  walk 3.7
+  stress 3.6
+  stress 3.7
 fi
 
 echo

@@ -3,13 +3,13 @@
 #
 #   build_etcd.sh 3.7|3.5.30 DIR     -> DIR/etcd, DIR/etcdctl, DIR/etcdutl
 #
-# If the newest version is already there, or cannot be asked for, the programs in DIR stay. Ends with
-# status 3 and one line on standard error if there is no Go, or no module can be downloaded.
+# If DIR has the newest release, or Go cannot list the releases, DIR is not changed. Ends with status
+# 3 and one line on standard error if there is no Go, no such release, or the download fails.
 set -eu
 
 wanted=$1 target=$2
 skip() {
-  echo "etcd $wanted is not tested: $1" >&2
+  echo "etcd $wanted cannot be built, so it is not tested: $1" >&2
   exit 3
 }
 
@@ -21,7 +21,7 @@ if ! versions=$(go list -m -versions go.etcd.io/etcd/server/v3 2>&1); then
   exit 0
 fi
 newest=$(echo "$versions" | tr ' ' '\n' | grep -Ex "v$wanted(\.[0-9]+)?" | sort -V | tail -n 1)
-test -n "$newest" || skip "there is no module of it (the first ones are those of 3.5)"
+test -n "$newest" || skip "Go has no such release (the first ones are those of 3.5)"
 if [ "$(cat version 2>/dev/null)" = "$newest" ]; then exit 0; fi
 
 echo "Building etcd $newest (a minute)"

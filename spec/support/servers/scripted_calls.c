@@ -227,9 +227,10 @@ static grpc_slice without_field(grpc_byte_buffer *message, const char *path) {
   whole = grpc_byte_buffer_reader_readall(&reader);
   grpc_byte_buffer_reader_destroy(&reader);
   left = grpc_slice_malloc(GRPC_SLICE_LENGTH(whole));
-  GRPC_SLICE_SET_LENGTH(left, omission_copy(GRPC_SLICE_START_PTR(left),
-                                            GRPC_SLICE_START_PTR(whole),
-                                            GRPC_SLICE_LENGTH(whole), numbers));
+  GRPC_SLICE_SET_LENGTH(left, omission_copy_without(GRPC_SLICE_START_PTR(left),
+                                                    GRPC_SLICE_START_PTR(whole),
+                                                    GRPC_SLICE_LENGTH(whole),
+                                                    numbers));
   grpc_slice_unref(whole);
   return left;
 }
