@@ -165,6 +165,7 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
   el_client *cl = EL_CONTAINER_OF(listener, el_client, failover);
   const char *left = el_channel_address(cl->channel, cl->member);
   cl->member = el_channel_member(cl->channel);
+  if (cl->is_closing) return; /* the close has cancelled all calls */
   el_events_note(&cl->shared->events,
                  &(el_event){.kind = EL_EVENT_FAILOVER,
                              .subject = {left, strlen(left)},
