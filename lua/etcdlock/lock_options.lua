@@ -21,9 +21,11 @@ M.LOCK_DELAY_MAX = 300
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the key after the last `unlock`, up to 86400.
 --   During this time, a call of this client for the same kind of lock gets the lock with the same
---   token and without a request, tens of thousands of times a second. If another client queues for
---   the name, or this client asks for the name in another mode, the client deletes the key at once.
---   Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay`
+--   token and without a request, tens of thousands of times a second. If this client asks for the
+--   name in another mode, or learns that another client queues for it, the client deletes the key
+--   as soon as it is not held. etcd tells it of the other client within a round trip, but the
+--   client also asks every third of the TTL, in case such a message is held back. Useful for a lock
+--   that one process takes again and again. Cannot be combined with `lock_delay`
 -- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
 --   if its holder crashes. After an `unlock` the lock is free at once
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within

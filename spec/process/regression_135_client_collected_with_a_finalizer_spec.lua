@@ -9,7 +9,9 @@ it("regression 135: connect works after a client was collected with such an obje
     local etcdlock, opts = require "etcdlock", { endpoints = ..., env = false }
     local function drop()
       local client = assert(etcdlock.connect(opts))
-      local object = setmetatable({ client = client }, { __gc = function(self) self.client = nil end })
+      local object = setmetatable({ client = client }, {
+        __gc = function(self) self.client = nil end,
+      })
       object.lock = assert(client:try_lock "a")
     end
     drop()

@@ -71,7 +71,29 @@ static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
   }
 }
 
+/* Checks that a lingering key is not taken again for long while another key waits, also if no watch
+ * reports that key. */
+static void check_rival(world *wd, const sim_peer *pr, peer_entry *at) {
+  /* the answer to the query, and the clock of the peer */
+  enum { LATE_MS = 1000 };
+  int64_t since_ms;
+  if (!has_younger(&wd->store, at)) {
+    at->rival_ms = 0;
+    return;
+  }
+  if (at->rival_ms == 0) at->rival_ms = wd->now_ms;
+  since_ms = at->rival_ms > wd->calm_from_ms ? at->rival_ms : wd->calm_from_ms;
+  if ((wd->faults.calm || wd->calm_from_ms != 0) &&
+      wd->now_ms > since_ms + wd->ttl_ms / 3 + LATE_MS) {
+    world_violate(wd, "I10 fairness",
+                  "p%d takes n%d again, while another key waits for %" PRId64
+                  " ms",
+                  pr->id, at->key_id, wd->now_ms - at->rival_ms);
+  }
+}
+
 static void take_lingering(world *wd, const sim_peer *pr, peer_entry *at) {
+  check_rival(wd, pr, at);
   wd->figures->retaken++;
   if (!checks_may_linger(wd, pr, at)) {
     world_violate(wd, "I10 fairness",

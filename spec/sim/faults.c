@@ -85,6 +85,7 @@ void faults_draw(faults *fl, rng *dice, int64_t ttl_ms) {
   memset(fl, 0, sizeof *fl);
   fl->calm = kind < 3;
   fl->meddled = kind == 2;
+  fl->hides_rivals = rng_chance(dice, 200);
   draw_latency(fl, dice);
   fl->batching = (int)rng_between(dice, 0, 1000);
   draw_clocks(fl, dice, ttl_ms);

@@ -38,8 +38,9 @@ typedef struct condition {
 } condition;
 
 typedef struct faults {
-  bool calm;              /* no faults except changes by admins */
-  bool meddled;           /* calm, and admins change keys */
+  bool calm;         /* no faults except changes by admins */
+  bool meddled;      /* calm, and admins change keys */
+  bool hides_rivals; /* no watch reports the keys behind one that may linger */
   bool has_hidden_leases; /* an answer had no leases (FAULT_NO_LEASES) */
   int chance[FAULTS];     /* per mille, for faults of single messages */
   int times[FAULTS];      /* how often each other fault happens */

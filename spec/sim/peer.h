@@ -93,6 +93,8 @@ typedef struct peer_entry {
   int due;
   int passes_behind; /* number of handoffs while another key waited */
   int64_t behind_ms; /* since when another key waits; 0: none does */
+  /* since which re-take of the lingering key another key waits; 0: none does */
+  int64_t rival_ms;
   /* when its local queue learned that another key waits; 0: it has not */
   int64_t contended_ms;
   bool is_blind;       /* an event of the watch for contenders was lost */

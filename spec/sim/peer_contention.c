@@ -1,5 +1,6 @@
 /* sim peer_contention: queries the contention for a key, and watches for contenders. */
 #include "checks.h"
+#include "clock.h"
 #include "net.h"
 #include "peer.h"
 #include "queue.h"
@@ -73,6 +74,26 @@ static void on_first_answer(world *wd, const world_event *ev) {
   peer_settle(wd, pr);
 }
 
+static void look_later(world *wd, const sim_peer *pr, const peer_entry *at);
+
+/* Looks for a key that waits, because the watch may be silent. */
+static void on_look(world *wd, const world_event *ev) {
+  sim_peer *pr = &wd->peers[ev->peer];
+  peer_entry *at = entry_of(wd, ev);
+  if (!at->used || at->contenders.id != ev->call.id) return;
+  if (at->contenders_call == 0) {
+    at->contenders_call = ask(wd, pr, at, on_first_answer);
+  }
+  look_later(wd, pr, at);
+}
+
+static void look_later(world *wd, const sim_peer *pr, const peer_entry *at) {
+  int64_t at_ms = clock_now(wd, pr->id) + wd->ttl_ms / 3;
+  world_event *ev =
+      world_post(wd, clock_when(wd, pr->id, at_ms), pr->id, on_look);
+  ev->call = (call){.id = at->contenders.id, .entry = (int)(at - pr->entries)};
+}
+
 static bool is_behind(const peer_entry *at, const watch_message *message) {
   bool is_own =
       message->owner == at->core.lease && message->key_id == at->key_id;
@@ -106,6 +127,7 @@ void contention_watch(world *wd, sim_peer *pr, peer_entry *at) {
                            .key_id = at->key_id,
                            .owner = WATCH_BELOW};
   stream_watch(wd, pr->id, &at->contenders);
+  look_later(wd, pr, at);
 }
 
 void contention_unwatch(world *wd, sim_peer *pr, peer_entry *at) {

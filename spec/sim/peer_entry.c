@@ -228,7 +228,7 @@ static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
                          const el_entry_action *action) {
   checks_on_granted(wd, pr, at, action->key.rev);
   at->passes_behind = 0;
-  at->behind_ms = at->contended_ms = 0;
+  at->behind_ms = at->contended_ms = at->rival_ms = 0;
   at->granted_ms = wd->now_ms;
   at->n_holds = 0;
   at->is_blind = false;

@@ -86,10 +86,10 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
   const condition *cond = &wd->faults.peers[peer];
   world_event *ev;
   int64_t at_ms;
-  if (world_chance(wd, FAULT_SWALLOWED)) {
-    if (what->owner == WATCH_BELOW) {
-      wd->peers[peer].entries[what->entry].is_blind = true;
-    }
+  bool is_of_rivals = what->owner == WATCH_BELOW;
+  if ((is_of_rivals && wd->faults.hides_rivals) ||
+      world_chance(wd, FAULT_SWALLOWED)) {
+    if (is_of_rivals) wd->peers[peer].entries[what->entry].is_blind = true;
     return;
   }
   if (faults_is_deposed(&wd->faults, peer, wd->now_ms)) {

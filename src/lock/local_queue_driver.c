@@ -35,6 +35,7 @@ typedef struct linger {
   el_watch watch;
   contention_query *query; /* NULL: none is in flight */
   el_timer timer;
+  el_timer look; /* sends the next query, because a watch may be silent */
 } linger;
 
 /* One entry of this client, which belongs to one session. */
@@ -522,6 +523,7 @@ static void stop_linger(client_entry *at) {
   el_watch_stop(at->driver.session->watches, &at->linger->watch);
   cancel_query(at->linger->query);
   el_timers_stop(timers_of(at->queue), &at->linger->timer);
+  el_timers_stop(timers_of(at->queue), &at->linger->look);
   free(at->linger);
   at->linger = NULL;
 }
@@ -906,6 +908,23 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   }
 }
 
+/* A re-take of a lingering key sends no request, and a watch may be silent: a proxy may hold its
+ * events back. So another client that waits is looked for every third of the TTL, too. */
+static void look_later(client_entry *at) {
+  int64_t ttl_ms =
+      el_session_driver_session(at->driver.session->driver)->ttl_ms;
+  el_timers_set(timers_of(at->queue), &at->linger->look,
+                el_now_ms() + ttl_ms / 3);
+}
+
+static void on_look(el_timer *timer) {
+  linger *own = EL_CONTAINER_OF(timer, linger, look);
+  if (own->query == NULL) {
+    own->query = query_contention(own->at, on_linger_contention);
+  }
+  look_later(own->at);
+}
+
 static void on_linger_timer(el_timer *timer) {
   step_entry(EL_CONTAINER_OF(timer, linger, timer)->at, EL_LOCAL_ON_TIMER);
 }
@@ -914,9 +933,11 @@ static void start_linger(client_entry *at) {
   at->linger = el_alloc(sizeof *at->linger);
   at->linger->at = at;
   at->linger->timer.on_due = on_linger_timer;
+  at->linger->look.on_due = on_look;
   at->linger->watch.on_event = on_watch_event;
   el_watch_start_prefix(at->driver.session->watches, &at->linger->watch,
                         el_keys_queue_prefix(&at->driver.keys));
+  look_later(at);
 }
 
 static void set_timer(client_entry *at, int64_t at_ms) {
