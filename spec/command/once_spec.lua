@@ -4,14 +4,16 @@ local cjson = require "cjson"
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local core = require "etcdlock.core"
+local error_rows = require "spec.support.harness.error_rows"
 local proc = require "spec.support.programs.proc"
 local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
 local NAME = prefix .. "a"
-local RECORD = NAME .. ".last-run"
+local RECORD = NAME:gsub("/", "%%2F") .. ".last-run"
 local HOUR, DAY = 3600, 86400
 -- A period so long that none ends during a test.
 local LONG = "--once-per=10000d"
@@ -155,11 +157,37 @@ describe("etcdlock run --once-per", function()
     finally(function() etcd:resume() end)
     job:send "go"
     assert.equal(70, (job:wait(20)))
-    assert.matches('lock ".*a": the run is not recorded, and the next start repeats it\n',
+    assert.matches('lock ".*a": it is not known whether the run is recorded; if not, the next',
       job:errors())
     etcd:resume()
     etcd:revoke_all()
     etcd:await_keys(NAME .. "/", 0)
+  end)
+
+  it("finds out that a run is recorded if the answers to the record were lost", function()
+    local server = clients.scripted(suite.endpoint())
+    local options = { LONG, "--ttl=3", "--endpoints", server.address }
+    local job = start(options, "echo ready; read line")
+    job:expect "^ready"
+    server:answer("Txn", "after", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out")
+    job:send "go"
+    wait.eventually(function() return etcd:get(RECORD) end, 5, "the record")
+    wait.eventually(function() return not etcd:keys(NAME .. "/")[1] end, 20, "the hold is lost")
+    server:pass()
+    assert.equal(70, (job:wait(20)))
+    assert.is_nil(job:errors():find "recorded")
+    assert.equal(75, (select(2, run({ LONG }, "echo ran"))))
+  end)
+
+  it("keeps the record where no lock of another client has its queue", function()
+    local names = { "a/b", "a%b" }
+    for _, name in ipairs(names) do
+      local words = { "run", "--prefix", prefix, LONG, name, "--", "true" }
+      assert.equal(0, (select(2, command.run(words))))
+    end
+    local keys = { prefix .. "a%25b.last-run", prefix .. "a%2Fb.last-run" }
+    assert.same(keys, etcd:keys(prefix))
+    for _, key in ipairs(keys) do etcd:del(key) end
   end)
 
   it("names the record's key if etcd refuses to read or write it", function()

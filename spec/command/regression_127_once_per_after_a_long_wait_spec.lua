@@ -12,7 +12,7 @@ local wait = require "spec.support.harness.wait"
 
 local etcd = suite.etcd()
 local NAME = suite.prefix() .. "a"
-local RECORD = NAME .. ".last-run"
+local RECORD = NAME:gsub("/", "%%2F") .. ".last-run"
 
 after_each(function()
   proc.destroy_children()

@@ -7,15 +7,19 @@ local quote = require("etcdlock.text").quote
 
 local M = {}
 
--- The record's key is the lock's name with this suffix. It is not below the name, where the queue
--- is, because etcdctl and Go's client take every key below the name for a key of the queue, and
--- would wait for it.
+-- The record's key is the prefix, the lock's name with "%2F" for each slash, and this suffix. So it
+-- is not below the name of the lock, and not below another name with the same prefix: etcdctl and
+-- Go's client take every key below a name for a key of its queue, and would wait for it.
 local SUFFIX = ".last-run"
 
 local HOUR = 3600
 
+local ESCAPES = { ["%"] = "%25", ["/"] = "%2F" }
+
 local function get_key(lock)
-  return lock:key():match "^(.*)/%x+$" .. SUFFIX
+  local prefix = lock._client._prefix
+  local name = lock:key():match("^(.*)/%x+$"):sub(#prefix + 1)
+  return prefix .. name:gsub("[%%/]", ESCAPES) .. SUFFIX
 end
 
 -- ---- periods ----
@@ -101,16 +105,29 @@ function M.check(lock, started, length)
     .. " clocks, or delete the key %s"):format(quote(lock:name()), describe(record), quote(key))
 end
 
+-- Returns the text of the record of this process.
+local function encode(started)
+  return json.encode { started = started, host = core.host(), pid = core.pid() }
+end
+
 --- Records the successful run that started at `started` (Unix seconds). Fails if the lock is not
 -- held any more.
 -- @return true; or nil, message, code
 function M.record(lock, started)
-  local text = json.encode { started = started, host = core.host(), pid = core.pid() }
-  local is_written, message, code = lock:put(get_key(lock), text)
+  local is_written, message, code = lock:put(get_key(lock), encode(started))
   if not is_written then
     return fail(lock, message, code)
   end
   return true
+end
+
+--- Reads whether the run that started at `started` is recorded, without the lock: it may be lost.
+-- @return true if it is recorded; false if that is not known
+function M.is_recorded(lock, started)
+  local txn = lock._client._core:txn()
+  txn:get(get_key(lock))
+  local ok, _, results = lock._client:_run_txn(txn)
+  return ok and results[1][1] ~= nil and results[1][1].value == encode(started)
 end
 
 return M

@@ -279,14 +279,17 @@ local function record(self, status)
   if not self._args.once_per or status ~= EXIT.OK or self._is_terminated then
     return status
   end
-  local is_recorded, message, code
+  local is_recorded, message, code, is_unknown
   repeat -- until the hold deadline at the latest; then the code is "lost"
+    is_unknown = is_unknown or code == "unavailable"
     is_recorded, message, code = once.record(self._lock, self._started_at)
   until code ~= "unavailable"
-  if is_recorded then
+  if is_recorded or is_unknown and once.is_recorded(self._lock, self._started_at) then
     return status
   end
-  report.print_message("lock %s: the run is not recorded, and the next start repeats it",
+  report.print_message(is_unknown
+      and "lock %s: it is not known whether the run is recorded; if not, the next start repeats it"
+      or "lock %s: the run is not recorded, and the next start repeats it",
     quote(self._args.name))
   if code ~= "lost" then -- the loss is reported at the release
     settings.fail(message, code)
