@@ -11,6 +11,7 @@ local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local escape = require("etcdlock.text").escape
 local loops = require "etcdlock.wait.loop"
 local queue = require "etcdlock.queue"
 local runtime = require "etcdlock.wait.runtime"
@@ -544,7 +545,7 @@ function Client:__tostring()
   elseif code == "unavailable" and not self._core:outage() then
     state = self:stats().rpcs == 0 and "not connected yet" or "no session"
   end
-  return string.format("etcdlock.client %s (%s)", self._endpoints, state)
+  return string.format("etcdlock.client %s (%s)", escape(self._endpoints), state)
 end
 
 check.methods(Client, "client")

@@ -38,7 +38,7 @@ end
 -- Makes the client's descriptor readable when `core_lock` is decided. If `core_lock` is nil or
 -- decided already, the descriptor becomes readable at once, because some programs call `step` only
 -- when the descriptor is readable. If the client is closed, does nothing, because the descriptor is
--- closed, too.
+-- closed, too. Otherwise returns the number of the waiter.
 local function arm(wakeups, core_lock)
   local core_client = wakeups.core
   local number, is_pending, fd, _
@@ -54,11 +54,12 @@ local function arm(wakeups, core_lock)
       return unpoll
     end)
   end
+  return number
 end
 
 local function begin_wait(self, core_lock, on_outcome)
   self._core, self._on_outcome = core_lock, on_outcome
-  arm(self._wakeups, core_lock)
+  self._number = arm(self._wakeups, core_lock)
 end
 
 -- Stores the outcome, which `step` returns from now on.
@@ -128,6 +129,9 @@ function Pending:cancel()
   local message, code = "the wait for the lock was cancelled", "cancelled"
   if self._core then
     self._core:release()
+    if self._number then
+      self._wakeups:forget(self._number)
+    end
     self._on_outcome(false, message, code)
   end
   decide(self, nil, message, code)

@@ -151,7 +151,7 @@ static el_mode mode_of(el_bytes prefix) {
 }
 
 el_bytes el_key_name(el_bytes key, el_queue_key *parsed) {
-  const char *slash = memrchr(key.data, '/', key.len);
+  const char *slash = key.len > 0 ? memrchr(key.data, '/', key.len) : NULL;
   el_bytes prefix = {key.data,
                      slash != NULL ? (size_t)(slash + 1 - key.data) : 0};
   el_mode mode;

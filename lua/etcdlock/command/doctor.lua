@@ -464,7 +464,7 @@ function M.doctor(args)
   local verdict = problems == 0 and "No problem found."
     or ("%d problem%s found."):format(problems, problems == 1 and "" or "s")
   io.write("\n", terminal.paint(problems == 0 and "green" or "red", verdict), "\n")
-  return problems == 0 and report.EXIT.OK or report.EXIT.FAILED
+  return io.flush() and problems == 0 and report.EXIT.OK or report.EXIT.FAILED
 end
 
 return M
