@@ -262,7 +262,7 @@ end
 -- Corrects two fields of `entry`, the entry of a multi-lock that is first in the queue of
 -- `full_name`. A multi-lock holds only if it is first in the queues of all its names.
 --   entry.held        set to true if the multi-lock holds, to false if it waits, to nil if that is
---                     unknown, because the other queues cannot be read
+--                     unknown, because the list of its names or their queues cannot be read
 --   entry.full_names  set to the list of its names if the multi-lock holds. Otherwise only the
 --                     entry in the queue of the first name has this list
 local function correct_multi_lock(snapshot, full_name, entry)
@@ -270,7 +270,10 @@ local function correct_multi_lock(snapshot, full_name, entry)
   if entry.first then
     full_names = read_full_names(snapshot, full_name, entry)
   end
-  entry.held = full_names and is_first_everywhere(snapshot, full_names, entry)
+  entry.held = nil -- unknown: its label may be wrong
+  if full_names then
+    entry.held = is_first_everywhere(snapshot, full_names, entry)
+  end
   entry.full_names = (entry.held or not entry.first) and full_names or nil
 end
 

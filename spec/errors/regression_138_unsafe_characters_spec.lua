@@ -1,6 +1,6 @@
 -- Messages that the core made had invalid UTF-8 and characters that set the direction of writing,
--- and tostring of a client had control characters. etcdlock doctor exited with 0 if its output could
--- not be written.
+-- and tostring of a client had control characters. etcdlock doctor exited with 0 if its output was
+-- lost.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"

@@ -73,6 +73,16 @@ describe("regression 085: a key that contains", function()
   end
 end)
 
+it("regression 140: break removes an entry whose label names a key that does not exist", function()
+  local client = connect()
+  etcd:put_entry(KEY, label('"first":"' .. prefix .. 'missing"'))
+  local entry = assert(client:queue "order")[1]
+  assert.is_nil(entry.held)
+  clients.assert_fails("locked", client:try_lock "order")
+  assert.is_true(client:break_lock("order", entry.token))
+  assert.is_true(assert(client:try_lock "order"):unlock())
+end)
+
 describe("regression 085: a key of 1.4 MB", function()
   it("is no entry, and does not break queues and ls", function()
     local client = connect()

@@ -212,7 +212,13 @@ describe("the queue entry of a multi-lock", function()
         local places = assert(other:queue(name))
         assert.equal(name == gone and 0 or 1, #places)
         assert.is_false(places[1] and places[1].held or false)
-        assert_fails("not_held", other:break_lock(name, token))
+        -- The first key has the list of the names. Without it, the other keys may be anything, and
+        -- break_lock removes them.
+        if gone == "a" and name ~= gone then
+          assert.is_true(other:break_lock(name, token))
+        else
+          assert_fails("not_held", other:break_lock(name, token))
+        end
       end
       child:kill "sigcont"
       etcd:await_keys(prefix, 0)
