@@ -28,11 +28,13 @@ JOBS ?= $(if $(SANITIZE),3,5)
 unexport LUA_PATH_5_2 LUA_PATH_5_3 LUA_PATH_5_4
 unexport LUA_CPATH_5_2 LUA_CPATH_5_3 LUA_CPATH_5_4
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/?.so;;'
-ETCD_DIR := $(if $(findstring /,$(ETCD)),$(ETCD),$(ETCD:%=$(CURDIR)/build/etcd/%))
+ETCD_DIR := $(if $(findstring /,$(ETCD)),$(abspath $(ETCD)),$(ETCD:%=$(CURDIR)/build/etcd/%))
 # Debian installs nginx in /usr/sbin, which is not in every user's PATH.
 export PATH := $(ETCD_DIR:%=%:)$(PATH):/usr/sbin:/sbin
-BUILD_ETCD := $(if $(filter $(CURDIR)/build/%,$(ETCD_DIR)),sh spec/support/servers/build_etcd.sh $(ETCD) \
-  $(ETCD_DIR),:)
+# A command that builds the etcd of ETCD, or checks that it is there.
+BUILD_ETCD := $(if $(findstring /,$(ETCD)),test -x $(ETCD_DIR)/etcd -a -x $(ETCD_DIR)/etcdctl || \
+  { echo 'ETCD=$(ETCD): there is no etcd and etcdctl in this directory' >&2; false; }, \
+  $(if $(ETCD),sh spec/support/servers/build_etcd.sh $(ETCD) $(ETCD_DIR),:))
 
 # ---- the suite ------------------------------------------------------------------
 
@@ -230,7 +232,7 @@ $(BUILD)/lua: spec/support/programs/lua_host.c
 
 # The scripted server does not contain the module: all build flavours and versions of Lua use the
 # same program.
-$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
+$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch]) spec/support/servers/omission.h
 	$(call show,LINK)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \

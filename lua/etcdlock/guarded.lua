@@ -86,10 +86,11 @@ local function note_read(self, key, message)
   end
 end
 
--- Returns nil, message, "unread" if the last read of `key` under this hold failed, else true.
+-- Returns nil, message, "unread" if the last read of `key` under this hold failed, else true. After
+-- the end of the hold returns true: the write itself then fails with the reason.
 local function check_was_read(self, key)
   local message = self._unread and self._unread[key]
-  if not message then
+  if not message or not self:_left() then
     return true
   end
   local text = "lock %s: the last read of key %s failed, so it cannot be written; read it first"

@@ -6,7 +6,6 @@
 local clients = require "spec.support.harness.clients"
 local protobuf = require "spec.support.servers.protobuf"
 local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local server, pool
@@ -22,31 +21,18 @@ after_each(clients.close_all)
 
 -- ---- messages ----
 
--- Returns a response to operation |kind| of a transaction with the encoded |content|.
-local KINDS = { range = 1, put = 2 }
-local function response(kind, content)
-  return protobuf.bytes(3, protobuf.bytes(KINDS[kind], content or ""))
+-- Returns the response to a read with the encoded |content|.
+local function range(content)
+  return protobuf.bytes(3, protobuf.bytes(1, content or ""))
 end
 
-local SUCCEEDED = protobuf.number(2, 1)
-
 -- The client does not compare the keys of a list, so one key can stand for all. Its lease is 7.
-local PERMITS = response("range", protobuf.bytes(2, protobuf.bytes(1, prefix .. "pool/permit/7-1.1")
+local PERMITS = range(protobuf.bytes(2, protobuf.bytes(1, prefix .. "pool/permit/7-1.1")
   .. protobuf.number(2, 1) .. protobuf.number(6, 7)):rep(65536))
 
 -- ---- tests ----
 
 it("regression 059: try_lock behind 65,536 permit keys finds the semaphore locked", function()
-  server:forge("Txn", response "range" .. PERMITS)
+  server:forge("Txn", range() .. PERMITS)
   clients.assert_fails("locked", clients.answered(pool.try_lock, pool))
-end)
-
-it("regression 059: lock behind 65,536 permit keys waits", function()
-  server:forge("Txn", SUCCEEDED .. response "put" .. PERMITS)
-  server:hold_back "Watch"
-  local pending = assert(pool:lock_async())
-  wait.eventually(function() return server:held "Watch" == 1 end, 5, "a watch of the older keys")
-  server:pass()
-  clients.assert_wait(pending)
-  pending:cancel()
 end)

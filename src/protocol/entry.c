@@ -85,6 +85,7 @@ static void send_read(el_entry *entry, el_entry_actions *out,
   el_entry_action *action = send(entry, out, EL_REQUEST_READ);
   action->is_serializable = is_serializable;
   action->is_own_only = entry->state == EL_ENTRY_HELD;
+  action->is_audit = entry->state == EL_ENTRY_AUDITING;
 }
 
 /* Sends the read of an entry that has waited for |reread_ms| without an event. The answer also
@@ -95,10 +96,16 @@ static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   action->key = entry->predecessor;
 }
 
+static void send_try(el_entry *entry, el_entry_actions *out) {
+  send(entry, out, EL_REQUEST_TRY)->bound_rev = entry->bound_rev;
+}
+
 /* Sends a |request| that lists the part |walk| of the queue. */
 static void send_walk(el_entry *entry, el_entry_actions *out,
                       el_request_kind request, const el_walk *walk) {
-  send(entry, out, request)->walk = *walk;
+  el_entry_action *action = send(entry, out, request);
+  action->bound_rev = entry->bound_rev;
+  action->walk = *walk;
 }
 
 static void watch(el_entry *entry, el_entry_actions *out, el_queue_key key,
@@ -186,11 +193,12 @@ static void fail_wait(el_entry *entry, int report, el_entry_actions *out) {
 
 static void start(el_entry *entry, el_entry_actions *out) {
   entry->rev = 0;
+  entry->bound_rev = 1;
   entry->failures = 0;
   entry->must_report_release = entry->may_be_deleted = false;
   if (entry->is_try) {
     entry->state = EL_ENTRY_TRYING;
-    send(entry, out, EL_REQUEST_TRY);
+    send_try(entry, out);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
     send(entry, out, EL_REQUEST_ENQUEUE);
@@ -276,10 +284,17 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* A try succeeds if no key is in the ranges that it compares. If these have only keys that do not
- * block ours, the entry enqueues, and leaves the queue if it is not first. */
+/* The first try, with |bound_rev| 1, succeeds if no key is in the ranges that it compares. If these
+ * have only keys that do not block ours, the second try accepts all keys that exist now, by their
+ * create_revision. It fails only if another key was put since. Frequent writes below the name could
+ * make further tries fail for ever. So after the second try the entry enqueues, and leaves the
+ * queue if it is not first. */
 static void on_try_answer(el_entry *entry, const el_entry_event *event,
-                          el_entry_actions *out) {
+                          int64_t now_ms, el_entry_actions *out) {
+  if (event->is_put && entry->bound_rev != 1) {
+    on_enqueue_answer(entry, event, now_ms, out);
+    return;
+  }
   entry->rev = event->own.rev;
   entry->failures = 0;
   if (!entry->is_wanted) {
@@ -293,6 +308,10 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (event->own.rev != 0) {
     on_first_in_queue(entry, event, out);
+  } else if (entry->bound_rev == 1) {
+    /* No key blocks: try again, accepting the keys that exist now. */
+    entry->bound_rev = event->walk.rev + 1;
+    send_try(entry, out);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
     send(entry, out, EL_REQUEST_ENQUEUE);
@@ -467,7 +486,7 @@ static void on_answer(el_entry *entry, const el_entry_event *event,
       if (!event->outcome.is_done) {
         on_put_failed(entry, event, now_ms, out);
       } else if (request == EL_REQUEST_TRY) {
-        on_try_answer(entry, event, out);
+        on_try_answer(entry, event, now_ms, out);
       } else {
         on_enqueue_answer(entry, event, now_ms, out);
       }
@@ -509,7 +528,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
   }
   switch (entry->state) {
     case EL_ENTRY_TRYING:
-      send(entry, out, EL_REQUEST_TRY);
+      send_try(entry, out);
       return;
     case EL_ENTRY_ENQUEUING:
       send(entry, out, EL_REQUEST_ENQUEUE);

@@ -103,6 +103,8 @@ typedef struct el_walk {
   uint32_t n_ahead;
   /* revision up to which the first part shows the state; 0: this is the first part */
   int64_t rev;
+  bool
+      is_shrunk; /* an answer was too large: go on in parts that do not overlap */
 } el_walk;
 
 /* el_entry_event is one event for an entry. The comment of a field names the kinds that use it. */
@@ -163,6 +165,7 @@ typedef struct el_entry_event {
   /* answer, semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
   bool is_locked; /* try: a key blocks ours */
+  bool is_put;    /* try: it has put our key */
   /* answer: the request was in a batch, so that writes of other requests may have the same revision
    * |rev| */
   bool is_batched;
@@ -207,6 +210,9 @@ typedef struct el_entry_action {
   /* read: read also the value of the holder's key, for messages; |key| blocks ours, and
    * key.name_index tells in which queue to read */
   bool reads_holder;
+  /* try: put our key only if all keys that may conflict have a create_revision below this */
+  int64_t bound_rev;
+  bool is_audit; /* read: for a key that an audit has found */
   /* delete: delete only the key with this create_revision */
   int64_t guard_rev;
   /* start watch: what to watch; granted: |rev| is the token; read: see |reads_holder| */
@@ -259,6 +265,7 @@ typedef struct el_entry {
   int64_t lease;            /* ID of the session's lease */
   int64_t wake_at;          /* when to give ON_TIMER; 0: never */
   int64_t confirm_ms;       /* CONFIRMING: when this state began */
+  int64_t bound_rev;        /* TRYING: as in the action */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
   el_queue_key predecessor; /* WAITING: the key that is watched */
   /* revision up to which the state of the watched key is known */

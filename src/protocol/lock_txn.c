@@ -2,6 +2,7 @@
 #include "protocol/lock_txn.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- requests ---- */
 
@@ -80,23 +81,35 @@ static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
   return has_markers ? n - 1 : n;
 }
 
+/* Tells whether the request of |action| puts our keys and lists the older ones. */
+static bool is_put_with_list(const el_entry_action *action) {
+  return action->request == EL_REQUEST_ENQUEUE ||
+         (action->request == EL_REQUEST_TRY && action->bound_rev > 1);
+}
+
+/* Tells whether each list of |action| begins with our own key. It shows then that the server omits
+ * neither keys nor leases in this list. (A reader's own key is in none of its ranges.) */
+static bool lists_own(const el_keys *keys, const el_entry_action *action) {
+  return keys->mode != EL_MODE_READ && action->walk.below == 0 &&
+         (action->request == EL_REQUEST_READ || is_put_with_list(action));
+}
+
 /* Returns how many keys of each range the request of |action| lists. */
 static uint32_t limit_of(const el_keys *keys, const el_entry_action *action) {
   uint32_t limit = 1 + keys->permits;
-  if (action->walk.limit != 0) return action->walk.limit;
-  if (action->request == EL_REQUEST_ENQUEUE) limit++; /* our own key */
-  if (action->request != EL_REQUEST_TRY && keys->mode == EL_MODE_PERMIT) {
+  if (action->walk.limit != 0) {
+    limit = action->walk.limit;
+  } else if (action->request != EL_REQUEST_TRY &&
+             keys->mode == EL_MODE_PERMIT) {
     limit += PERMITS_READ;
   }
-  return limit;
+  return lists_own(keys, action) ? limit + 1 : limit;
 }
 
-/* Makes the |n| reads of |ops| list only the older keys of |walk|. Our key has the create_revision
- * |rev|; 0: our key does not exist. */
-static void list_older(el_op *ops, size_t n, const el_walk *walk, int64_t rev) {
-  int64_t below = walk->below != 0 ? walk->below : rev;
+/* Makes the |n| reads of |ops| list only keys up to the create_revision |most|; 0: all keys. */
+static void list_up_to(el_op *ops, size_t n, int64_t most) {
   for (size_t i = 0; i < n; i++) {
-    ops[i].max_create_rev = below != 0 ? below - 1 : 0;
+    ops[i].max_create_rev = most;
   }
 }
 
@@ -115,24 +128,31 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
 }
 
 /* A compare on a range must hold for all keys of the range, and an empty range compares as revision
- * 0 (apply.go applyCompare). So the put happens only if all ranges are empty. A try that fails writes
- * nothing. The repeat of a try that succeeded also writes nothing, because it finds our own key. */
+ * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges are empty, and
+ * with a larger one only if no key was put since. Then the answer lists the older keys, as that of an
+ * enqueue does. A try that fails writes nothing. The repeat of a try that succeeded also writes
+ * nothing, because it finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
-  size_t n_own = put_own(keys, value, to->then), n, n_queued;
+  int64_t below = action->walk.below;
+  uint32_t limit = limit_of(keys, action);
+  size_t n_own = put_own(keys, value, to->then), n, n_queued, n_then = n_own;
   compare_own(keys, 0, to->compares);
   read_own(keys, to->otherwise);
-  n_queued =
-      list_queue(to, keys, to->otherwise + n_own, limit_of(keys, action), &n);
-  list_older(to->otherwise + n_own, n_queued, &action->walk, 0);
+  n_queued = list_queue(to, keys, to->otherwise + n_own, limit, &n);
+  list_up_to(to->otherwise + n_own, n_queued, below != 0 ? below - 1 : 0);
+  if (is_put_with_list(action)) {
+    memcpy(to->then + n_own, to->otherwise + n_own, n * sizeof *to->then);
+    n_then += n;
+  }
   for (size_t i = n_own; i < n_own + n_queued; i++) {
     to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
                                    .key = to->otherwise[i].key,
                                    .range_end = to->otherwise[i].range_end,
-                                   .rev = 1};
+                                   .rev = action->bound_rev};
   }
   to->txn = (el_txn){to->compares, n_own + n_queued, to->then,
-                     n_own,        to->otherwise,    n_own + n};
+                     n_then,       to->otherwise,    n_own + n};
 }
 
 /* Tells whether the read of |action| also asks for the value of the holder's key. A multi-lock with
@@ -159,9 +179,13 @@ static void build_read(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev) {
   size_t n_own = read_own(keys, to->then), n = 0, n_queued = 0;
   if (rev > 1 && !action->is_own_only) {
+    int64_t below = action->walk.below;
     n_queued =
         list_queue(to, keys, to->then + n_own, limit_of(keys, action), &n);
-    list_older(to->then + n_own, n_queued, &action->walk, rev);
+    list_up_to(to->then + n_own, n_queued,
+               below != 0                ? below - 1
+               : lists_own(keys, action) ? rev
+                                         : rev - 1);
   }
   for (size_t i = 0; i < n_own + n; i++) {
     to->then[i].serializable = action->is_serializable;
@@ -267,13 +291,14 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * kvs: our lease        whether our key is an entry  a wait, a try and the proof of a hold fail with
  *                                                    "protocol"; a lingering lock is released; a
  *                                                    release succeeds
- * kvs: another lease    whether a key is an entry    the key counts as user data only if the answer
- *                                                    shows our own lease. If the answer does not
- *                                                    contain our key, the next request reads our key,
- *                                                    too. A lingering lock does not see that waiter
+ * kvs: another lease    whether a key is an entry    the key counts as user data only if its list
+ *                                                    shows our own key with its lease. For a reader,
+ *                                                    and beyond 4 MiB of keys, another read of the
+ *                                                    same answer shows our key. A lingering lock does
+ *                                                    not see that waiter
  * kvs: value            the label of the holder      a message has no label
  * more                  the end of a list            the list ends if it is shorter than its limit
- * count                 keys missing in a list       the list of an enqueue is not checked
+ * count                 keys missing in a list       a list without our own key is not checked
  * deleted               the result of a call         the call returns that no key existed
  * watch event: type     whether a key was deleted    read as a put without a lease
  * watch event: lease    whether a key was detached   our hold is lost; a waiter reads the queue
@@ -283,7 +308,7 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * keepalive: TTL        whether the lease is alive   the lease has ended
  * keepalive: raft_term  a proof of the lease         no proof
  *
- * A key that is missing in a list of older keys is not noticed, because |count| counts all keys. */
+ * A list of older keys that lacks keys, but not our own, is not noticed. */
 
 static el_queue_key own_of(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_queue_key){0};
@@ -322,23 +347,23 @@ static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
 }
 
 enum {
-  /* The number of keys of each range in the second part of a walk, and the largest number to which a
-   * part grows. With etcd's default limit of 1.5 MiB for a value, WALK_SECOND keys of one range fit
-   * into a message of 32 MiB. */
+  /* The number of keys of each range in the second part of a walk. With etcd's default limit of
+   * 1.5 MiB for a value, that many keys of one range fit into a message of 32 MiB. */
   WALK_SECOND = 16,
-  WALK_MOST = 1024,
-  /* The next part has four times as many keys after at most this number of bytes, and a quarter after
-   * more than 16 times this number. */
-  WALK_BYTES = 256 * 1024,
+  /* The next part has at most WALK_GROWTH times as many keys, and about this number of bytes. etcd
+   * sorts all keys of the range for each part, so that a walk has few parts. */
+  WALK_GROWTH = 16,
+  WALK_BYTES = 4 * 1024 * 1024,
   /* A part that was too large is read again with 1/WALK_SHRINK of its keys. */
   WALK_SHRINK = 16
 };
 
-/* Returns the limit of the next part. This part had the limit |limit| and |bytes| bytes. */
-static uint32_t next_limit(uint32_t limit, size_t bytes) {
-  if (bytes > 16 * WALK_BYTES) return limit / 4 > 0 ? limit / 4 : 1;
-  if (bytes > WALK_BYTES || limit > WALK_MOST / 4) return limit;
-  return 4 * limit;
+/* Returns the limit of the part that follows one of |n| keys and |bytes| bytes. */
+static uint32_t next_limit(size_t n, size_t bytes) {
+  size_t most = n * WALK_GROWTH, fit = WALK_BYTES / (bytes / n + 1);
+  if (fit < most) most = fit;
+  if (most > UINT32_MAX) most = UINT32_MAX;
+  return most > 0 ? (uint32_t)most : 1;
 }
 
 static size_t bytes_of(const el_op_result *list) {
@@ -352,7 +377,8 @@ static size_t bytes_of(const el_op_result *list) {
 /* Tells whether more keys may follow |list|, which was read with |limit|. The field |more| alone
  * does not tell: a server may omit it. */
 static bool may_go_on(const el_op_result *list, uint32_t limit) {
-  return list->n_kvs > 0 && (list->more || list->n_kvs >= limit);
+  bool is_all = list->count > 0 && list->count <= (int64_t)list->n_kvs;
+  return list->n_kvs > 0 && !is_all && (list->more || list->n_kvs >= limit);
 }
 
 /* What the lists of keys in an answer show about older keys that block ours. */
@@ -439,13 +465,28 @@ static blockers find_blockers(const el_keys *keys,
   return found;
 }
 
+/* Sets |walk|, that of |action|, to the part after |answer|. If the keys are small, it is a larger part
+ * that begins at our key again, so that its list, too, shows our key. */
+static void go_on(el_walk *walk, const el_entry_action *action,
+                  const el_txn_answer *answer, const blockers *found) {
+  size_t bytes = 0, n = 0;
+  for (size_t i = 0; i < answer->n_results; i++) {
+    bytes += bytes_of(&answer->results[i]);
+    if (answer->results[i].n_kvs > n) n = answer->results[i].n_kvs;
+  }
+  walk->limit = action->walk.limit == 0 ? WALK_SECOND : next_limit(n, bytes);
+  if (walk->below != 0 || walk->is_shrunk || bytes > WALK_BYTES / WALK_GROWTH) {
+    walk->below = found->below;
+    walk->n_ahead = found->n_ahead;
+  }
+}
+
 /* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. Returns false
  * if no key blocks ours, but a key without a lease in |answer| has the form of an entry that does. */
 static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
                            const el_txn_answer *answer, int64_t rev,
                            el_entry_event *event) {
   blockers found = find_blockers(keys, action, answer, rev);
-  size_t bytes = 0;
   event->predecessor = found.youngest;
   if (event->walk.rev == 0) event->walk.rev = answer->rev - answer->is_batched;
   if (keys->mode == EL_MODE_PERMIT && found.n_ahead >= keys->permits) {
@@ -453,32 +494,37 @@ static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
   }
   if (found.youngest.rev != 0) return true;
   event->is_truncated = found.is_truncated;
-  for (size_t i = 0; i < answer->n_results; i++) {
-    bytes += bytes_of(&answer->results[i]);
-  }
-  event->walk.below = found.below;
-  event->walk.limit = action->walk.limit == 0
-                          ? WALK_SECOND
-                          : next_limit(action->walk.limit, bytes);
-  event->walk.n_ahead = found.n_ahead;
-  return !found.has_keys_without_lease;
+  if (found.is_truncated) go_on(&event->walk, action, answer, &found);
+  return lists_own(keys, action) || !found.has_keys_without_lease;
+}
+
+/* Reads the answer to a request that has put our key, and lists the older keys. */
+static void parse_put(const el_keys *keys, const el_entry_action *action,
+                      const el_txn_answer *answer, el_entry_event *event) {
+  event->is_put = true;
+  event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
+  if (parse_blockers(keys, action, answer, answer->rev, event)) return;
+  event->walk = (el_walk){0}; /* the next request also reads our own key */
+  event->is_truncated = true;
 }
 
 static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
                           const el_txn_answer *answer, el_entry_event *event) {
   if (answer->succeeded) {
-    event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
-    if (parse_blockers(keys, action, answer, answer->rev, event)) return;
+    parse_put(keys, action, answer, event);
   } else {
     parse_own(keys, answer, event);
+    event->walk = (el_walk){0};
+    event->is_truncated = true;
   }
-  /* the next request also reads our own key */
-  event->walk = (el_walk){0};
-  event->is_truncated = true;
 }
 
 static void parse_try(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event) {
+  if (answer->succeeded && is_put_with_list(action)) {
+    parse_put(keys, action, answer, event);
+    return;
+  }
   if (answer->succeeded) {
     event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
     return;
@@ -518,7 +564,8 @@ static void parse_read(const el_keys *keys, const el_entry_action *action,
   event->is_serializable = action->is_serializable;
   if (answer->n_results == parse_own(keys, answer, event)) return;
   lists = without_holder(keys, action, answer);
-  parse_blockers(keys, action, &lists, 0, event);
+  parse_blockers(keys, action, &lists,
+                 lists_own(keys, action) ? event->own.rev : 0, event);
 }
 
 /* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
@@ -573,27 +620,24 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
   return EL_CONTENTION_NONE;
 }
 
-/* Tells whether |answer| shows one of our keys without its lease. An answer to a delete is not
- * checked, because a release must succeed. */
-static bool hides_leases(const el_keys *keys, const el_entry_action *action,
-                         const el_txn_answer *answer) {
-  bool is_put = action->request == EL_REQUEST_ENQUEUE ||
-                action->request == EL_REQUEST_TRY;
-  if (action->request == EL_REQUEST_DELETE || (is_put && answer->succeeded)) {
-    return false;
+/* Tells whether |list| lacks the first key of |keys|, which has the create_revision |rev|, or shows it
+ * without its lease. */
+static bool hides_own(const el_keys *keys, const el_op_result *list,
+                      int64_t rev) {
+  for (size_t i = 0; i < list->n_kvs && list->kvs[i].create_rev >= rev; i++) {
+    const el_kv *kv = &list->kvs[i];
+    if (el_bytes_are_equal(kv->key, el_keys_own(keys))) {
+      return kv->lease == 0 && kv->mod_rev == kv->create_rev;
+    }
   }
-  for (size_t i = 0; i < el_keys_count(keys); i++) {
-    if (lacks_lease(&answer->results[i])) return true;
-  }
-  return false;
+  return true;
 }
 
-/* Tells whether a list in |answer|, the answer to an enqueue, lacks keys. The lists of other requests
- * may leave out younger keys, which |count| counts. */
-static bool hides_keys(const el_keys *keys, const el_entry_action *action,
+/* Tells whether a list of |answer| lacks keys. A list with |max_create_rev| leaves out younger keys,
+ * which |count| counts. */
+static bool lacks_keys(const el_keys *keys, const el_entry_action *action,
                        const el_txn_answer *answer) {
   uint32_t limit = limit_of(keys, action);
-  if (action->request != EL_REQUEST_ENQUEUE || !answer->succeeded) return false;
   for (size_t i = el_keys_count(keys); i < answer->n_results; i++) {
     const el_op_result *list = &answer->results[i];
     if (list->n_kvs < limit && list->count > (int64_t)list->n_kvs) return true;
@@ -601,10 +645,35 @@ static bool hides_keys(const el_keys *keys, const el_entry_action *action,
   return false;
 }
 
+/* Tells whether |answer| omits leases or keys. An answer to a delete or an audit is not checked,
+ * because a release must succeed. */
+static bool omits(const el_keys *keys, const el_entry_action *action,
+                  const el_txn_answer *answer) {
+  size_t n_own = el_keys_count(keys);
+  int64_t rev = answer->rev;
+  if (action->request == EL_REQUEST_DELETE || action->is_audit) return false;
+  if (answer->succeeded && action->request != EL_REQUEST_READ) {
+    /* our key was put */
+    if (!is_put_with_list(action)) return false;
+    if (lacks_keys(keys, action, answer)) return true;
+  } else {
+    for (size_t i = 0; i < n_own; i++) {
+      if (lacks_lease(&answer->results[i])) return true;
+    }
+    if (action->request != EL_REQUEST_READ) return false;
+    rev = own_of(&answer->results[0]).rev;
+  }
+  if (!lists_own(keys, action) || rev == 0) return false;
+  for (size_t i = n_own; i < answer->n_results && i < 2 * n_own; i++) {
+    if (hides_own(keys, &answer->results[i], rev)) return true;
+    keys = keys->next;
+  }
+  return false;
+}
+
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                       el_txn_answer *answer, el_entry_event *event) {
-  if (answer->err.code == EL_OK && (hides_leases(keys, action, answer) ||
-                                    hides_keys(keys, action, answer))) {
+  if (answer->err.code == EL_OK && omits(keys, action, answer)) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "etcd omits keys or leases in its answer; update etcdlock, or "
                  "connect without a proxy");
@@ -622,6 +691,7 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
     event->is_too_large = answer->err.is_too_large && limit > 1 &&
                           action->request != EL_REQUEST_DELETE;
     event->walk.limit = (limit + WALK_SHRINK - 1) / WALK_SHRINK;
+    event->walk.is_shrunk = true;
     return;
   }
   switch (action->request) {

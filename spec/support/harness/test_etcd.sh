@@ -66,7 +66,7 @@ stress() {
   name="$(etcd_of "$1"), random use and faults"
   echo "==== $name"
   start=$(date +%s)
-  if "${MAKE:-make}" --no-print-directory stress ETCD="$1" SECONDS=120 SEED="$start"; then
+  if timeout --kill-after=10 600 "${MAKE:-make}" --no-print-directory stress ETCD="$1" SECONDS=120 SEED="$start"; then
     row "$name" 1 0 0 "$start"
   else
     row "$name" 0 1 0 "$start"

@@ -26,13 +26,16 @@ static inline size_t omission_write_varint(uint8_t *to, uint64_t number) {
   return len;
 }
 
-/* Copies the message |from| of |len| bytes to |to|, without one field. |path| has the numbers of
- * the fields from the outermost message to the removed field, and ends with 0. If the field occurs several times, all are removed. |to| has room
- * for |len| bytes. Returns the number of bytes written. */
+/* Copies the message |from| of |len| bytes to |to|, without one field. |path| has the numbers of the
+ * fields from the outermost message to the removed field, and ends with 0. If one of them occurs
+ * several times, the field is removed from all; if |which| is not 0, only from that occurrence of the
+ * outermost one. |to| has room for |len| bytes. Returns the number of bytes written. */
 static inline size_t omission_copy_without(uint8_t *to, const uint8_t *from,
-                                           size_t len, const int *path) {
+                                           size_t len, const int *path,
+                                           int which) {
   const uint8_t *end = from + len;
   uint8_t *out = to;
+  int seen = 0;
   while (from < end) {
     const uint8_t *start = from;
     uint64_t tag = omission_read_varint(&from), size = 0;
@@ -41,12 +44,13 @@ static inline size_t omission_copy_without(uint8_t *to, const uint8_t *from,
     if (wire == 2) size = omission_read_varint(&from);
     if (wire == 1) size = 8;
     if (wire == 5) size = 4;
-    if ((int)(tag >> 3) != path[0]) {
+    if ((int)(tag >> 3) == path[0]) seen++;
+    if ((int)(tag >> 3) != path[0] || (which != 0 && which != seen)) {
       memcpy(out, start, (size_t)(from - start) + size);
       out += (size_t)(from - start) + size;
     } else if (path[1] != 0 && wire == 2) {
       uint8_t *inner = malloc(size + 1);
-      size_t left = omission_copy_without(inner, from, size, path + 1);
+      size_t left = omission_copy_without(inner, from, size, path + 1, 0);
       out += omission_write_varint(out, tag);
       out += omission_write_varint(out, left);
       memcpy(out, inner, left);

@@ -230,7 +230,7 @@ static grpc_slice without_field(grpc_byte_buffer *message, const char *path) {
   GRPC_SLICE_SET_LENGTH(left, omission_copy_without(GRPC_SLICE_START_PTR(left),
                                                     GRPC_SLICE_START_PTR(whole),
                                                     GRPC_SLICE_LENGTH(whole),
-                                                    numbers));
+                                                    numbers, 0));
   grpc_slice_unref(whole);
   return left;
 }
