@@ -4,6 +4,7 @@
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 30 }
@@ -30,6 +31,24 @@ describe("regression 131: a queue whose values exceed the size of a message", fu
     assert.is_true(assert(client:multi_lock({ "data", "other" }, SOON)):unlock())
     assert.is_true(assert(client:lock("other", SOON)):unlock())
     assert.same({}, client:queues())
+  end)
+
+  it("does not make tries fail that leave in one batch", function()
+    local client, pending = connect(), {}
+    for i = 1, KEYS do etcd:put(("%smany/%d/data"):format(prefix, i), MEGABYTE) end
+    assert(client:lock "warm"):unlock()
+    for i = 1, KEYS do
+      pending[i] = assert(client:lock_async("many/" .. i, { timeout = 0, owner = i }))
+    end
+    for i = 1, KEYS do
+      local lock, message
+      wait.eventually(function()
+        lock, message = pending[i]:step()
+        return lock ~= false
+      end, 10, "an outcome")
+      assert.is_truthy(lock, message)
+      assert.is_true(lock:unlock())
+    end
   end)
 
   it("is counted in parts by a waiter for a permit", function()

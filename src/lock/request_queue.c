@@ -551,10 +551,15 @@ static bool may_be_of_one_member(const el_error *err) {
   return err->code != EL_OK && err->is_definite && !err->is_retriable;
 }
 
-static void send_separately(el_batch *batch) {
+/* Makes the members of |batch| wait again, each to be sent alone. |is_applied|: etcd has carried out
+ * the batch. Then only those that put a key are sent again, which is harmless. */
+static void send_separately(el_batch *batch, bool is_applied) {
   el_batcher *batcher = batch->batcher;
-  el_request *request;
-  while ((request = TAILQ_LAST(&batch->members, request_list)) != NULL) {
+  el_request *request, *before;
+  for (request = TAILQ_LAST(&batch->members, request_list); request != NULL;
+       request = before) {
+    before = TAILQ_PREV(request, request_list, link);
+    if (is_applied && request->lock_queue == 0) continue;
     TAILQ_REMOVE(&batch->members, request, link);
     TAILQ_INSERT_HEAD(&batcher->waiting, request, link);
     request->is_queued = request->was_refused_in_batch = true;
@@ -591,9 +596,11 @@ static void on_batch_answer(void *arg, el_txn_answer *answer) {
     TAILQ_REMOVE(&batch->members, first, link);
     answer_request(first, answer);
   } else if (may_be_of_one_member(&answer->err)) {
-    send_separately(batch);
+    send_separately(batch, false);
     el_txn_answer_free(answer);
   } else {
+    /* the answers may be small enough one by one */
+    if (answer->err.is_too_large) send_separately(batch, true);
     answer_each(batch, answer);
     el_txn_answer_free(answer);
   }

@@ -288,6 +288,7 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * kvs: key              which key it is              the answer cannot be read
  * kvs: create_revision  which key is older           the answer cannot be read
  * kvs: mod_revision     whether our key was changed  if our key also lacks its lease, the hold is lost
+ *                                                    (also if we have changed the key ourselves)
  * kvs: our lease        whether our key is an entry  a wait, a try and the proof of a hold fail with
  *                                                    "protocol"; a lingering lock is released; a
  *                                                    release succeeds
