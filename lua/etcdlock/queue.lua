@@ -76,18 +76,19 @@ local function read_some_leases(snapshot, kvs, first, last)
   return bytes
 end
 
--- Sets the leases of `kvs`, which were read without values, and therefore on etcd 3.7 without their
--- leases. Returns true; or nil, message, code.
-local function read_leases(snapshot, kvs)
-  local unknown, first, count = {}, 1, FEW_VALUES
-  for _, kv in ipairs(kvs) do
-    if not kv.lease then
-      unknown[#unknown + 1] = kv
+-- Sets the leases of `kvs`, which are among the keys `page`. The page was read without values, and
+-- therefore on etcd 3.7 without leases. If it shows a lease, a key without one has none. Returns
+-- true; or nil, message, code.
+local function read_leases(snapshot, kvs, page)
+  for _, kv in ipairs(page) do
+    if kv.lease then
+      return true
     end
   end
-  while first <= #unknown do
-    local last = math.min(first + count - 1, #unknown)
-    local bytes, message, code, is_too_large = read_some_leases(snapshot, unknown, first, last)
+  local first, count = 1, FEW_VALUES
+  while first <= #kvs do
+    local last = math.min(first + count - 1, #kvs)
+    local bytes, message, code, is_too_large = read_some_leases(snapshot, kvs, first, last)
     if bytes then
       first = last + 1
       count = bytes <= SMALL_BYTES and MANY_VALUES or FEW_VALUES
@@ -226,7 +227,7 @@ local function is_first(snapshot, kvs, full_name, entry)
       candidates[#candidates + 1] = kv
     end
   end
-  if not read_leases(snapshot, candidates) then
+  if not read_leases(snapshot, candidates, kvs) then
     return nil
   end
   for _, kv in ipairs(candidates) do
@@ -433,8 +434,9 @@ end
 
 -- ---- all queues below a prefix ----
 -- Other programs may keep any amount of data in the same etcd. So client:queues first lists the
--- keys, in pages and without values, to find the names of locks. Then it reads the queues of these
--- names only.
+-- keys, in pages and without values, to find the names of locks. (If a page shows no lease, it also
+-- reads those keys with their values that have the form of an entry.) Then it reads the queues of
+-- these names only.
 
 -- Returns the first key after all keys that begin with `prefix`: the end of their range. If there
 -- is no such key, as for the empty prefix, returns "\0", by which etcd means a range without end.
@@ -464,7 +466,7 @@ local function list_names(snapshot, prefix)
         candidates[#candidates + 1] = kv
       end
     end
-    ok, message, code = read_leases(snapshot, candidates)
+    ok, message, code = read_leases(snapshot, candidates, page)
     if not ok then
       return nil, message, code
     end
