@@ -688,7 +688,7 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                        .is_batched = answer->is_batched,
                        .walk = action->walk};
   if (!event->outcome.is_done) {
-    uint32_t limit = limit_of(keys, action);
+    uint32_t limit = limit_of(keys, action) - lists_own(keys, action);
     event->is_too_large = answer->err.is_too_large && limit > 1 &&
                           action->request != EL_REQUEST_DELETE;
     event->walk.limit = (limit + WALK_SHRINK - 1) / WALK_SHRINK;
