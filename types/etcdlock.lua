@@ -465,7 +465,9 @@ function client:queue(name) end
 ---Ends the hold with this token: deletes the key of the hold, so that the next waiter gets the
 ---lock. For a multi-lock, the call deletes the keys of all names. If it is unknown whether a
 ---multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
----name; this ends the hold, or the wait, for all names. The call never deletes user data.
+---name; this ends the hold, or the wait, for all names. The call never deletes user data. The
+---client of the hold learns of it from etcd. Until then, a round trip later, its hold still counts
+---as held and may pass to another owner of that client.
 ---Raises for a wrong type.
 ---Fails with not_held, or a request error: `not_held` if no entry with this token holds the lock;
 ---`invalid` if the token is not a whole number.

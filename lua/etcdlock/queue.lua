@@ -399,7 +399,9 @@ end
 --- Ends the hold with this token: deletes the key of the hold, so that the next waiter gets the
 -- lock. For a multi-lock, the call deletes the keys of all names. If it is unknown whether a
 -- multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
--- name; this ends the hold, or the wait, for all names. The call never deletes user data.
+-- name; this ends the hold, or the wait, for all names. The call never deletes user data. The
+-- client of the hold learns of it from etcd. Until then, a round trip later, its hold still counts
+-- as held and may pass to another owner of that client.
 -- @function client:break_lock
 -- @tparam string name
 -- @tparam token token token of the entry, from `client:queue`

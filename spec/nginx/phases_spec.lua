@@ -181,6 +181,7 @@ setup(function()
         try_all "balancer"
         require("ngx.balancer").set_current_peer("127.0.0.1", tonumber(ngx.var.server_port))
       } }
+      ssl_session_fetch_by_lua_block { try_all "ssl_session_fetch" }
     ]] .. CERTIFICATE .. HELLO,
     locations = LOCATIONS,
   }
@@ -251,6 +252,15 @@ describe("where nginx cannot yield,", function()
     assert.matches("over TLS\n$", get_over_tls(hello_port))
     assert.equal(REFUSED:format "this is ssl_client_hello_by_lua", told "ssl_client_hello")
     etcd:await_keys(prefix .. "ssl_client_hello/", 0)
+  end)
+
+  -- Without a patch of OpenSSL, nginx drops a handler of this phase that yields.
+  it('regression 141: ssl_session_fetch_by_lua gets "context" for a wait', function()
+    local ask = "printf R | openssl s_client -tls1_2 -no_ticket -reconnect -connect 127.0.0.1:"
+    proc.run { "sh", "-c", ask .. certificate_port }
+    wait.eventually(function() return told "ssl_session_fetch" ~= "nothing" end, 5, "the phase")
+    assert.equal(REFUSED:format "this is ssl_session_fetch_by_lua", told "ssl_session_fetch")
+    etcd:await_keys(prefix .. "ssl_session_fetch/", 0)
   end)
 
   it('a callback of a C function gets "context" for a wait, and the worker goes on', function()

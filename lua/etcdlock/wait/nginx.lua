@@ -49,11 +49,13 @@ local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
 -- ---- where Lua can wait ----
 
 -- The phases in which no call can wait, because nginx has no cosockets there, not even in a
--- coroutine that can yield. The exception is ssl_client_hello: Lua can yield in it, but a yield
--- breaks the TLS handshake unless nginx was built with a certain patch.
+-- coroutine that can yield. The exceptions are ssl_client_hello and ssl_session_fetch: Lua can
+-- yield in them, but then nginx breaks the TLS handshake or drops the handler, unless it or OpenSSL
+-- was built with a certain patch.
 local CANNOT_WAIT = {
   init_worker = true, set = true, header_filter = true, body_filter = true, log = true,
-  balancer = true, ssl_client_hello = true, ssl_session_store = true, exit_worker = true,
+  balancer = true, ssl_client_hello = true, ssl_session_fetch = true, ssl_session_store = true,
+  exit_worker = true,
 }
 
 -- Returns true if the running light thread can yield, and has cosockets to wait with.
