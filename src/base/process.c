@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -108,13 +109,20 @@ static void *run_trial_thread(void *arg) {
   return NULL;
 }
 
+/* The address space that must be left when all threads of a trial run: gRPC allocates memory before
+ * its last threads start. */
+enum { SPARE_BYTES = 32 * 1024 * 1024 };
+
 static bool has_threads(int n, el_error *err) {
   pthread_t threads[TRIED_MAX];
   trial shared = {.mu = PTHREAD_MUTEX_INITIALIZER};
   int n_started = 0, failure = 0;
+  void *spare = mmap(NULL, SPARE_BYTES, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (spare == MAP_FAILED) failure = errno;
   sem_init(&shared.allocated, 0, 0);
   pthread_mutex_lock(&shared.mu);
-  while (n_started < n &&
+  while (spare != MAP_FAILED && n_started < n &&
          (failure = el_thread_start(&threads[n_started], run_trial_thread,
                                     &shared)) == 0) {
     while (sem_wait(&shared.allocated) != 0) {
@@ -126,6 +134,7 @@ static bool has_threads(int n, el_error *err) {
     pthread_join(threads[i], NULL);
   }
   sem_destroy(&shared.allocated);
+  if (spare != MAP_FAILED) munmap(spare, SPARE_BYTES);
   if (n_started == n) return true;
   el_error_set(err, EL_NOMEM,
                "a client needs %d threads, but only %d can be started: %s (the "
