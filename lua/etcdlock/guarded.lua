@@ -98,6 +98,17 @@ local function check_was_read(self, key)
   return nil, text:format(quote(self:name()), quote(key), message), "unread"
 end
 
+-- Sends operations that write the keys in the list `keys`.
+local function send_guarded_writes(self, keys, add_operations)
+  for _, key in ipairs(keys) do
+    local was_read, message, code = check_was_read(self, key)
+    if not was_read then
+      return nil, message, code
+    end
+  end
+  return send_guarded(self, add_operations)
+end
+
 -- ---- reads and writes ----
 
 -- Raises for a read lock, because several clients may hold a read lock at a time.
@@ -125,12 +136,9 @@ function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
   check_may_write(self, "lock:put")
-  local results, message, code = check_was_read(self, key)
-  if results then
-    results, message, code = send_guarded(self, function(txn)
-      txn:put(key, value)
-    end)
-  end
+  local results, message, code = send_guarded_writes(self, { key }, function(txn)
+    txn:put(key, value)
+  end)
   return results and true or nil, message, code
 end
 
@@ -144,12 +152,9 @@ end
 function M:delete(key)
   check.string("lock:delete", "key", key)
   check_may_write(self, "lock:delete")
-  local results, message, code = check_was_read(self, key)
-  if results then
-    results, message, code = send_guarded(self, function(txn)
-      txn:delete(key)
-    end)
-  end
+  local results, message, code = send_guarded_writes(self, { key }, function(txn)
+    txn:delete(key)
+  end)
   if not results then
     return nil, message, code
   end
@@ -234,19 +239,20 @@ function M:txn(list)
   if writes[1] then
     check_may_write(self, "lock:txn")
   end
-  for _, key in ipairs(writes) do
-    local was_read, message, code = check_was_read(self, key)
-    if not was_read then
-      return nil, message, code
-    end
-  end
-  local run = writes[1] and send_guarded or send_guarded_read
-  local results, message, code = run(self, function(txn)
+  local function add_operations(txn)
     for _, op in ipairs(list) do
       txn[op[1]](txn, op[2], op[3])
     end
-  end)
-  note_operations(self, list, writes, message)
+  end
+  local results, message, code
+  if writes[1] then
+    results, message, code = send_guarded_writes(self, writes, add_operations)
+  else
+    results, message, code = send_guarded_read(self, add_operations)
+  end
+  if code ~= "unread" then
+    note_operations(self, list, writes, message)
+  end
   if not results then
     return nil, message, code
   end

@@ -291,7 +291,7 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
  * queue if it is not first. */
 static void on_try_answer(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms, el_entry_actions *out) {
-  if (event->is_put && entry->bound_rev != 1) {
+  if (event->is_put) {
     on_enqueue_answer(entry, event, now_ms, out);
     return;
   }

@@ -90,9 +90,9 @@ typedef enum el_request_kind {
 } el_request_kind;
 
 /* el_walk is a part of the older keys of a queue. A queue may be long, and its keys may have large
- * values. If the keys next to ours do not tell whether our key must wait, for example because
- * all of them are user data, the entry walks: it reads the older keys part by part, the youngest first. No key that
- * is put later is older than ours, so the parts may have different revisions. */
+ * values. If the keys next to ours do not tell whether our key must wait, for example because all of
+ * them are user data, the entry walks: it reads the older keys part by part, the youngest first. No
+ * key that is put later is older than ours, so the parts may have different revisions. */
 typedef struct el_walk {
   /* only keys with a lower create_revision; 0: all keys that are older than ours, or all keys if ours
    * does not exist */
@@ -103,8 +103,8 @@ typedef struct el_walk {
   uint32_t n_ahead;
   /* revision up to which the first part shows the state; 0: this is the first part */
   int64_t rev;
-  bool
-      is_shrunk; /* an answer was too large: go on in parts that do not overlap */
+  /* an answer was too large: go on in parts that do not overlap */
+  bool is_shrunk;
 } el_walk;
 
 /* el_entry_event is one event for an entry. The comment of a field names the kinds that use it. */
@@ -165,7 +165,8 @@ typedef struct el_entry_event {
   /* answer, semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
   bool is_locked; /* try: a key blocks ours */
-  bool is_put;    /* try: it has put our key */
+  /* enqueue, second try: our key was put, and the older keys are listed */
+  bool is_put;
   /* answer: the request was in a batch, so that writes of other requests may have the same revision
    * |rev| */
   bool is_batched;

@@ -317,11 +317,14 @@ static el_queue_key own_of(const el_op_result *result) {
                         .lease = result->kvs[0].lease};
 }
 
-/* Tells whether |own|, the read of one of our keys, lacks the lease with which we put the key. The
- * key was not changed since, so the server does not show leases. */
+/* Tells whether |own|, one of our keys, lacks the lease with which we put it. The key was not changed
+ * since, so the server does not show leases. */
+static bool kv_lacks_lease(const el_kv *own) {
+  return own->lease == 0 && own->mod_rev == own->create_rev;
+}
+
 static bool lacks_lease(const el_op_result *own) {
-  return own->n_kvs > 0 && own->kvs[0].lease == 0 &&
-         own->kvs[0].mod_rev == own->kvs[0].create_rev;
+  return own->n_kvs > 0 && kv_lacks_lease(own->kvs);
 }
 
 /* Tells whether |own|, the read of one of our keys, shows that another client has put the key
@@ -466,16 +469,16 @@ static blockers find_blockers(const el_keys *keys,
   return found;
 }
 
-/* Sets |walk|, that of |action|, to the part after |answer|. If the keys are small, it is a larger part
- * that begins at our key again, so that its list, too, shows our key. */
-static void go_on(el_walk *walk, const el_entry_action *action,
-                  const el_txn_answer *answer, const blockers *found) {
+/* Sets |walk|, the part that |answer| lists, to the next part. If the keys are small, that is a larger
+ * part that begins at our key again, so that its list, too, shows our key. */
+static void go_on(el_walk *walk, const el_txn_answer *answer,
+                  const blockers *found) {
   size_t bytes = 0, n = 0;
   for (size_t i = 0; i < answer->n_results; i++) {
     bytes += bytes_of(&answer->results[i]);
     if (answer->results[i].n_kvs > n) n = answer->results[i].n_kvs;
   }
-  walk->limit = action->walk.limit == 0 ? WALK_SECOND : next_limit(n, bytes);
+  walk->limit = walk->limit == 0 ? WALK_SECOND : next_limit(n, bytes);
   if (walk->below != 0 || walk->is_shrunk || bytes > WALK_BYTES / WALK_GROWTH) {
     walk->below = found->below;
     walk->n_ahead = found->n_ahead;
@@ -495,7 +498,7 @@ static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
   }
   if (found.youngest.rev != 0) return true;
   event->is_truncated = found.is_truncated;
-  if (found.is_truncated) go_on(&event->walk, action, answer, &found);
+  if (found.is_truncated) go_on(&event->walk, answer, &found);
   return lists_own(keys, action) || !found.has_keys_without_lease;
 }
 
@@ -626,9 +629,8 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
 static bool hides_own(const el_keys *keys, const el_op_result *list,
                       int64_t rev) {
   for (size_t i = 0; i < list->n_kvs && list->kvs[i].create_rev >= rev; i++) {
-    const el_kv *kv = &list->kvs[i];
-    if (el_bytes_are_equal(kv->key, el_keys_own(keys))) {
-      return kv->lease == 0 && kv->mod_rev == kv->create_rev;
+    if (el_bytes_are_equal(list->kvs[i].key, el_keys_own(keys))) {
+      return kv_lacks_lease(&list->kvs[i]);
     }
   }
   return true;
