@@ -23,7 +23,8 @@ function M.is_done()
   return is_done
 end
 
--- Waits up to |seconds| until is_ready() is true; reports a violation otherwise.
+-- Waits up to |seconds| until is_ready() is true; reports a violation otherwise. Unlike in
+-- loop.await, is_ready may suspend the coroutine.
 local function await(is_ready, seconds, what)
   local deadline = loop.now() + seconds
   while not is_ready() do
