@@ -45,6 +45,10 @@ local NOT_MADE = NO_CONNECTION .. "nginx has none left; raise worker_connections
 local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
   .. " worker_rlimit_nofile, to 3 for each request that waits for a lock or holds one,"
   .. " and the rest"
+local NOT_SENT = NO_CONNECTION .. "nginx cannot send on it: "
+local CLOSED_BY_SERVER = { -- nginx's errors
+  ["closed"] = true, ["broken pipe"] = true, ["connection reset by peer"] = true,
+}
 
 -- ---- where Lua can wait ----
 
@@ -277,15 +281,15 @@ end
 
 --- Sends the connection's wake number to the wake server, and then calls receive_numbers, in which
 -- the core reads it on the server's side at once. Does not yield, because the socket's buffer
--- always has room for one number. Returns false or nil if sending has failed.
+-- always has room for one number. Returns true; or nil and nginx's error.
 local function send_number(wakeups, connection, next_fd)
   connection.is_sent = true
-  local ok = connection.socket:send(("%016x"):format(connection.number))
+  local ok, err = connection.socket:send(("%016x"):format(connection.number))
   -- The descriptor of a new connection (next_fd) is passed to the core, which makes it
   -- close-on-exec; not every nginx does. Otherwise a program that os.execute starts would keep the
   -- connection open after the request, and with it the locks.
   wakeups.core:receive_numbers(connection.is_new and next_fd or nil)
-  return ok
+  return ok, err
 end
 
 -- Reads one byte. Returns the byte; or nil and the socket's error.
@@ -387,18 +391,22 @@ local function find_own(binding)
 end
 
 --- Sends the number of `connection` to the wake server, and waits for at most `seconds` (nil: no
--- limit) until the server answers it with a byte. Returns false if the connection is broken, or if
--- the server has not accepted it.
+-- limit) until the server answers it with a byte. Returns nothing; or message, code if nginx cannot
+-- send, the connection is broken, or the server has not accepted it.
 --   next_fd     the result of begin_nginx_wait for a new number. Nil if the connection has its
 --               number from an earlier wait; the server may know the number already
 --   is_pending  false: the event has occurred, so no byte will come. A new number is sent
 --               nevertheless, because the server must know the connection of a lock
 local function exchange(wakeups, connection, next_fd, is_pending, seconds)
-  if not connection.is_sent and (next_fd or is_pending)
-    and not send_number(wakeups, connection, next_fd) then
-    return false
+  if not connection.is_sent and (next_fd or is_pending) then
+    local ok, err = send_number(wakeups, connection, next_fd)
+    if not ok and not CLOSED_BY_SERVER[err] then
+      return NOT_SENT .. err, "context"
+    end
   end
-  return await_greeting(connection) and (not is_pending or read_answer(connection, seconds))
+  if not await_greeting(connection) or is_pending and not read_answer(connection, seconds) then
+    return NOT_ACCEPTED, "nomem"
+  end
 end
 
 --- Waits for at most `seconds` (nil: no limit); may return earlier, before the event has occurred.
@@ -422,8 +430,8 @@ local function wait_once(wait, seconds)
       connection.n_locks, binding.connection = 1, connection
     end
   end
-  if connection and not exchange(wakeups, connection, next_fd, is_pending, seconds) then
-    message, code = NOT_ACCEPTED, "nomem"
+  if connection then
+    message, code = exchange(wakeups, connection, next_fd, is_pending, seconds)
   end
   local is_unanswered, a, b, c, d = core_client:end_nginx_wait(number, object, event,
     is_pending and seconds ~= nil, listened, is_bound and not message)
