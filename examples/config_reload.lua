@@ -8,7 +8,7 @@ local uv = require "luv"
 local client = assert(etcdlock.connect { timeout = 30 })
 
 local function read(lock)
-  return assert(lock:get "shop/hosts"), assert(lock:get "shop/routes")
+  return assert(lock:get("shop/hosts", "0")), assert(lock:get("shop/routes", "0"))
 end
 
 local function deploy(lock)

@@ -15,6 +15,7 @@ local NAMES = { "hello", "report", "crash", "fencing", "page/news", "config", "a
   ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- names of the examples' locks
 local KEYS = { "last-run/report", "fencing-example", "page/news", "shop/hosts", "shop/routes",
   ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- keys that examples leave in etcd
+local RECEIPTS = "receipt/" -- transfer leaves a key below it for each transfer
 
 -- Seconds; the TTL in a sale. On a busy machine a worker may stand still, so the TTL is long there.
 local TTL = wait.ttl(6)
@@ -22,6 +23,7 @@ local TTL = wait.ttl(6)
 setup(function()
   for _, name in ipairs(NAMES) do suite.etcd():allow(name .. "/") end
   for _, key in ipairs(KEYS) do suite.etcd():allow(key) end
+  suite.etcd():allow(RECEIPTS)
 end)
 
 local function options()
@@ -65,6 +67,7 @@ describe("the example", function()
   after_each(function()
     temporary.remove_all()
     for _, key in ipairs(KEYS) do suite.etcd():del(key) end
+    suite.etcd():del_all(RECEIPTS)
     for _, name in ipairs(NAMES) do assert.same({}, suite.etcd():keys(name .. "/")) end
   end)
 
@@ -128,17 +131,18 @@ describe("the example", function()
   end)
 
   it("transfer neither creates nor loses money", function()
-    local out, balances, tellers = output "transfer", {}, 0
+    local out, balances, tellers, receipts = output "transfer", {}, 0, 0
     for _, account in ipairs(ACCOUNTS) do balances[account] = 100 end
     for done, amount, from, to in out:gmatch "(%d+) of 20 transfers of (%d+) from (%S+) to (%S+)" do
       balances[from] = balances[from] - done * amount
       balances[to] = balances[to] + done * amount
-      tellers = tellers + (tonumber(done) > 0 and 1 or 0)
+      tellers, receipts = tellers + (tonumber(done) > 0 and 1 or 0), receipts + done
     end
     for _, account in ipairs(ACCOUNTS) do
       assert.equal(balances[account], tonumber(out:match("\n" .. account .. "%s+(%d+)\n")), out)
     end
     assert.equal(3, tellers, out)
+    assert.equal(receipts, #suite.etcd():keys(RECEIPTS))
   end)
 
   it("worker_pool sends at most three requests at a time", function()
