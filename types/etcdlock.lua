@@ -72,9 +72,9 @@
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. The call waits that long also while etcd is unreachable. If there is no limit and etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s if etcd has never answered this client (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
----@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. During this time, a call of this client for the same kind of lock gets the lock with the same token and without a request, tens of thousands of times a second. If this client asks for the name in another mode, or learns that another client queues for it, the client deletes the key as soon as it is not held. etcd tells it of the other client within a round trip, but the client also asks every third of the TTL, in case such a message is held back. Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
+---@field linger? etcdlock.seconds time to keep the lock for this client after each last `unlock`, up to 86400. Until then, the client takes the lock again with the same token and without a request. If another client wants the lock, or this client wants it in another mode, the client deletes the key as soon as it is not held: normally at once, at the latest after a third of the TTL. Cannot be combined with `lock_delay` (default: none)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
 ---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold, but each call for a permit of a semaphore gets another permit (default: the running coroutine)
 ---@field value? string text of up to 4096 bytes that `client:queue` shows to all clients (default: none)
@@ -202,10 +202,9 @@ function client:try_lock(name, opts) end
 ---`os.exit(code, true)` first closes the Lua state, which releases the lock. After any other
 ---`os.exit` the lock stays taken for the TTL.
 ---
----The call can fail although `fn` has run, because the lock was lost (`lost`), because `fn`
----unlocked it (`not_held`), or because it cannot be released (`denied`, `closed`, …). Then the
----call returns nil, message, code, **true**, results of `fn`. The `true` tells the caller that `fn`
----has run, so that the caller does not repeat the work. If only etcd's confirmation of the release
+---If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
+---be released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
+---`fn`: `fn` has run, so do not repeat the work blindly. If only etcd's confirmation of the release
 ---is missing, the call succeeds.
 ---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:lock, not_held: followed by true and the results if `fn` has run.
@@ -607,7 +606,7 @@ function lock:check() end
 ---Writes a key in etcd, if the hold is still valid when etcd applies the write.
 ---Raises for a wrong type, for a read hold.
 ---Fails with lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied
----the write, or may apply it later, but never after a later write of the same hold.
+---the write, or may still apply it (see [Guarded writes](#guarded-writes)).
 ---@param key string key in etcd; the client's prefix is not added
 ---@param value string
 ---@return true|nil
@@ -624,8 +623,8 @@ function lock:put(key, value) end
 ---@return etcdlock.code|nil code
 function lock:delete(key) end
 
----Reads a key in etcd, if the hold is still valid when etcd reads it. If the read fails, `put`,
----`delete` and a `txn` that writes the key fail with `unread` until a read of it succeeds.
+---Reads a key in etcd, if the hold is still valid when etcd reads it. After a failed read of a key,
+---this hold cannot write that key until a read of it succeeds (`unread`).
 ---Raises for a wrong type.
 ---Fails with lost, not_held, or a request error.
 ---@param key string key in etcd; the client's prefix is not added

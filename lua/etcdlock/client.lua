@@ -171,11 +171,10 @@ end
 -- `os.exit(code, true)` first closes the Lua state, which releases the lock. After any other
 -- `os.exit` the lock stays taken for the TTL.
 --
--- The call can fail although `fn` has run, because the lock was lost (`lost`), because `fn`
--- unlocked it (`not_held`), or because it cannot be released (`denied`, `closed`, …). Then the call
--- returns nil, message, code, **true**, results of `fn`. The `true` tells the caller that `fn` has
--- run, so that the caller does not repeat the work. If only etcd's confirmation of the release is
--- missing, the call succeeds.
+-- If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
+-- be released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
+-- `fn`: `fn` has run, so do not repeat the work blindly. If only etcd's confirmation of the release
+-- is missing, the call succeeds.
 -- @function client:with_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out

@@ -130,7 +130,7 @@ end
 -- @tparam string value
 -- @treturn true
 -- @fail lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied the
---   write, or may apply it later, but never after a later write of the same hold
+--   write, or may still apply it (see [Guarded writes](#guarded-writes))
 -- @raise for a wrong type, for a read hold
 function M:put(key, value)
   check.string("lock:put", "key", key)
@@ -166,12 +166,12 @@ local function read_value(kvs)
   return kvs[1] and kvs[1].value or false
 end
 
---- Reads a key in etcd, if the hold is still valid when etcd reads it. If the read fails, `put`,
--- `delete` and a `txn` that writes the key fail with `unread` until a read of it succeeds.
+--- Reads a key in etcd, if the hold is still valid when etcd reads it. After a failed read of a
+-- key, this hold cannot write that key until a read of it succeeds (`unread`).
 -- @function lock:get
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam[opt=false] any default what `get` returns if the key does not exist
--- @treturn string|any value, or `default` if the key does not exist
+-- @treturn string|any value, or `default` (false unless given) if the key does not exist
 -- @fail lost, not_held, or a request error
 -- @raise for a wrong type
 function M:get(key, default)

@@ -14,18 +14,16 @@ M.LOCK_DELAY_MAX = 300
 --- The options of a call that takes a lock.
 -- @table lock_options
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
---   takes up to 2 s if etcd does not answer; `math.huge`: no limit. The call waits that long also
---   while etcd is unreachable. If there is no limit and etcd has never answered this client, the
---   call fails with `unavailable` after 5 s, because the address may be wrong
+--   takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits
+--   that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s
+--   if etcd has never answered this client
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
--- @tfield[opt=none] seconds linger time to keep the key after the last `unlock`, up to 86400.
---   During this time, a call of this client for the same kind of lock gets the lock with the same
---   token and without a request, tens of thousands of times a second. If this client asks for the
---   name in another mode, or learns that another client queues for it, the client deletes the key
---   as soon as it is not held. etcd tells it of the other client within a round trip, but the
---   client also asks every third of the TTL, in case such a message is held back. Useful for a lock
---   that one process takes again and again. Cannot be combined with `lock_delay`
+-- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,
+--   up to 86400. Until then, the client takes the lock again with the same token and without a
+--   request. If another client wants the lock, or this client wants it in another mode, the client
+--   deletes the key as soon as it is not held: normally at once, at the latest after a third of the
+--   TTL. Cannot be combined with `lock_delay`
 -- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
 --   if its holder crashes. After an `unlock` the lock is free at once
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within
