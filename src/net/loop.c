@@ -81,6 +81,9 @@ struct el_loop {
 
   el_loop_driver driver; /* which thread drives the loop */
 
+  /* the thread that holds work_mu; 0: none. Any thread may read it */
+  _Atomic pthread_t at_work;
+
   /* Held by the thread at work in the loop. That is the thread that drives, except while it sleeps
    * in gRPC. During the sleep, a thread in el_loop_run_command may hold the mutex. It guards the
    * fields down to |arg|, except |queue| and the wakeup_ fields, which do not change while the loop
@@ -111,10 +114,19 @@ struct el_loop {
   bool has_deferred_frees;
 };
 
-/* The loop in which this thread is at work; NULL: none. */
-static _Thread_local const el_loop *io_loop;
+bool el_loop_is_io(const el_loop *loop) {
+  return pthread_equal(atomic_load(&loop->at_work), pthread_self());
+}
 
-bool el_loop_is_io(const el_loop *loop) { return io_loop == loop; }
+static void lock_work(el_loop *loop) {
+  pthread_mutex_lock(&loop->work_mu);
+  atomic_store(&loop->at_work, pthread_self());
+}
+
+static void unlock_work(el_loop *loop) {
+  atomic_store(&loop->at_work, 0);
+  pthread_mutex_unlock(&loop->work_mu);
+}
 
 el_timers *el_loop_timers(el_loop *loop) { return &loop->timers; }
 
@@ -175,12 +187,10 @@ typedef struct thread_state {
 static void begin_work(el_loop *loop, thread_state *before) {
   el_thread_block_signals(&before->signals);
   before->locale = el_c_locale_enter();
-  io_loop = loop;
 }
 
 static void end_work(el_loop *loop, const thread_state *before) {
-  io_loop = NULL;
-  pthread_mutex_unlock(&loop->work_mu);
+  unlock_work(loop);
   el_c_locale_leave(before->locale);
   pthread_sigmask(SIG_SETMASK, &before->signals, NULL);
 }
@@ -209,8 +219,9 @@ static void run_here(el_loop *loop) {
  * up: the command may complete the event that it waits for. */
 static bool try_begin_here(el_loop *loop) {
   if (pthread_mutex_trylock(&loop->work_mu) != 0) return false;
+  atomic_store(&loop->at_work, pthread_self());
   if (!el_loop_driver_is_lua(&loop->driver)) return true;
-  pthread_mutex_unlock(&loop->work_mu);
+  unlock_work(loop);
   return false;
 }
 
@@ -241,9 +252,9 @@ bool el_loop_run_command(el_loop *loop, el_command *command) {
 /* Waits for one event and dispatches it. Holds work_mu, except while it waits. */
 static void dispatch(el_loop *loop, gpr_timespec deadline) {
   grpc_event event;
-  pthread_mutex_unlock(&loop->work_mu);
+  unlock_work(loop);
   event = grpc_completion_queue_next(loop->queue, deadline, NULL);
-  pthread_mutex_lock(&loop->work_mu);
+  lock_work(loop);
   if (event.type == GRPC_OP_COMPLETE) {
     el_tag *tag = event.tag;
     if (tag == &loop->wakeup_tag) {
@@ -277,7 +288,7 @@ static void run_once(el_loop *loop, gpr_timespec until) {
 /* Returns with work_mu held. */
 static void run_until_stopped(el_loop *loop) {
   bool was_released = el_loop_driver_acquire(&loop->driver);
-  pthread_mutex_lock(&loop->work_mu);
+  lock_work(loop);
   while (!loop->is_stopping) {
     if (was_released) {
       /* the inbox may hold commands for which no wake-up was sent */
@@ -286,9 +297,9 @@ static void run_until_stopped(el_loop *loop) {
       run_once(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
       el_loop_driver_yield(&loop->driver);
     }
-    pthread_mutex_unlock(&loop->work_mu);
+    unlock_work(loop);
     was_released = el_loop_driver_acquire(&loop->driver);
-    pthread_mutex_lock(&loop->work_mu);
+    lock_work(loop);
   }
 }
 
@@ -298,7 +309,7 @@ static void drive_until(el_loop *loop, el_completion *awaited, unsigned event,
                         int64_t timeout_ms) {
   gpr_timespec until = el_deadline_in(timeout_ms);
   thread_state before;
-  pthread_mutex_lock(&loop->work_mu);
+  lock_work(loop);
   begin_work(loop, &before);
   run_inbox(loop);
   while (!loop->is_stopping && !el_completion_has(awaited, event) &&
@@ -411,7 +422,6 @@ static void ignore(void *arg) { (void)arg; }
 static void *io_main(void *arg) {
   el_loop *loop = arg;
   el_c_locale_enter(); /* until the thread ends */
-  io_loop = loop;
   run_until_stopped(loop);
   loop->events.on_stopping(loop->arg);
   end_calls(loop);
@@ -428,7 +438,7 @@ static void *io_main(void *arg) {
     destroy_queue(loop);
     el_completion_complete(&loop->ended, ENDED);
   }
-  pthread_mutex_unlock(&loop->work_mu);
+  unlock_work(loop);
   release(loop);
   return NULL;
 }
