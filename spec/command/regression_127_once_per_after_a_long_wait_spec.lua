@@ -23,7 +23,8 @@ describe("regression 127: etcdlock run --once-per", function()
   it("has nothing to do if another machine has run the command periods later", function()
     local holder = command.start { "run", NAME, "sh", "-c", "echo ready; read line" }
     holder:expect "^ready"
-    local waiter = command.start { "run", NAME, "--once-per=1", "echo", "ran" }
+    local waiter = command.start { "run", NAME, "--once-per=1", "--timeout=60", "echo",
+      "ran" }
     etcd:await_keys(NAME .. "/", 2)
     local started = os.time()
     wait.eventually(function() return os.time() >= started + 3 end)

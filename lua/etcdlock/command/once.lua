@@ -41,6 +41,12 @@ local function get_period(time, length)
   return math.floor((time + (length > HOUR and get_utc_offset(time) or 0)) / length)
 end
 
+--- Returns the seconds from `time` (Unix seconds) to the end of its period of `length` seconds.
+function M.time_left(time, length)
+  local offset = length > HOUR and get_utc_offset(time) or 0
+  return (get_period(time, length) + 1) * length - offset - time
+end
+
 -- ---- the record ----
 
 -- Limits of the fields of a valid record. TIME_MAX: Unix seconds up to which os.date works on all

@@ -174,7 +174,7 @@ end
 local function acquire(self)
   local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
     and announce_wait(self)
-  local lock, message, code = self._take(self._client)
+  local lock, message, code = self._take(self._client, self._started_at)
   if stop_announcing then
     stop_announcing()
   end
@@ -368,8 +368,9 @@ local function format_arguments(args)
   return table.concat(words)
 end
 
---- Acquires a lock by take(client), and runs args.command while this lock is held. take(client)
--- returns the lock; or nil, message, code. M.run_with returns the exit status of args.command if
+--- Acquires a lock by take(client, started_at), and runs args.command while this lock is held.
+-- `started_at` is the start of this process (os.time). take returns the lock; or nil, message,
+-- code. M.run_with returns the exit status of args.command if
 -- the command has run and the lock was not lost. Otherwise it returns an exit status that describes
 -- the failure.
 function M.run_with(args, take)
@@ -409,20 +410,40 @@ function M.run_with(args, take)
   return assert(status, "the loop has ended before the command")
 end
 
+local function take(client, args, timeout)
+  local opts = { timeout = timeout, lock_delay = args.lock_delay, value = args.value }
+  if args.shared then
+    return client:read_lock(args.name, opts)
+  elseif not args.permits then
+    return client:lock(args.name, opts)
+  end
+  local semaphore, message, code = client:semaphore(args.name, args.permits)
+  if not semaphore then
+    return nil, message, code
+  end
+  return semaphore:lock(opts)
+end
+
+-- Takes the lock for a run that must happen once in its period. The wait ends with the period,
+-- unless --timeout says otherwise: an outage of etcd neither skips the run nor moves it into the
+-- next period. For the same reason the wait begins anew if etcd has ended the client's lease.
+local function take_in_period(client, args, started_at)
+  local limit = args.timeout or once.time_left(started_at, args.once_per)
+  local started, lock, message, code = core.now(), nil, nil, nil
+  repeat
+    local left = math.max(limit - (core.now() - started), 0)
+    lock, message, code = take(client, args, left)
+  until code ~= "lost"
+  return lock, message, code
+end
+
 --- Runs `etcdlock run`. Returns the exit status.
 function M.run(args)
-  return M.run_with(args, function(client)
-    local opts = { timeout = args.timeout, lock_delay = args.lock_delay, value = args.value }
-    if args.shared then
-      return client:read_lock(args.name, opts)
-    elseif not args.permits then
-      return client:lock(args.name, opts)
+  return M.run_with(args, function(client, started_at)
+    if args.once_per then
+      return take_in_period(client, args, started_at)
     end
-    local semaphore, message, code = client:semaphore(args.name, args.permits)
-    if not semaphore then
-      return nil, message, code
-    end
-    return semaphore:lock(opts)
+    return take(client, args, args.timeout)
   end)
 end
 
