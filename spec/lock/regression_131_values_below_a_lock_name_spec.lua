@@ -3,6 +3,7 @@
 -- (32 MiB). Then the client must read the queue in smaller parts.
 
 local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -69,4 +70,22 @@ describe("regression 131: a queue whose values exceed the size of a message", fu
     etcd:revoke((etcd:get(prefix .. "pool/first")))
     assert.is_true(granted(pending):unlock())
   end)
+end)
+
+-- A second try that had to read in parts could put its key while another key disappeared. The
+-- client then took the number of keys for a sign that etcd had omitted some.
+it("regression 146: a try is not disturbed by keys that come and go", function()
+  for i = 1, 2 do etcd:put(("%sbusy/data%d"):format(prefix, i), MEGABYTE:sub(1, 300000)) end
+  local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 30 }
+  remote.ask(child, "semaphore = client:semaphore('busy', 5)")
+  local client = connect()
+  for _ = 1, 20 do
+    remote.send(child, "for _ = 1, 10 do assert(semaphore:lock()):unlock() end")
+    for _ = 1, 10 do
+      local lock, message, code = client:try_write_lock "busy"
+      if lock then lock:unlock() else assert.equal("locked", code, message) end
+    end
+    remote.answer_of(child)
+  end
+  remote.ask(child, "client:close()")
 end)

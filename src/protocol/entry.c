@@ -301,12 +301,12 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
     release_next(entry, out);
   } else if (event->is_locked) {
     fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
-  } else if (event->is_truncated) {
+  } else if (event->is_truncated && entry->bound_rev == 1) {
     send_walk(entry, out, EL_REQUEST_TRY, &event->walk);
   } else if (event->is_partial ||
              (event->own.rev != 0 && event->own.lease != entry->lease)) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
-  } else if (event->own.rev != 0) {
+  } else if (event->own.rev != 0 && !event->is_truncated) {
     on_first_in_queue(entry, event, out);
   } else if (entry->bound_rev == 1) {
     /* No key blocks: try again, accepting the keys that exist now. */
