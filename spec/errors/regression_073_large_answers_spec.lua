@@ -54,10 +54,12 @@ it('regression 073: lock fails with "invalid" if an answer is too large', functi
   end
 end)
 
-it("regression 073: a write whose answer is too large may have been carried out", function()
+-- The code was "invalid", which says that etcd has not carried out the write.
+it('regression 144: a write whose answer is too large fails with "unavailable"', function()
   local lock = assert(client:lock "a")
   server:answer("Txn", "extended", 0, large)
-  assert_too_large(lock.put, lock, prefix .. "data", "v")
+  local message = assert_fails("unavailable", lock:put(prefix .. "data", "v"))
+  assert.matches("the answer is too large; ", message, 1, true)
   server:pass()
   assert.equal("v", etcd:get(prefix .. "data"))
   assert.is_true(lock:put(prefix .. "data", "w"))

@@ -35,9 +35,9 @@ enum {
    * small requests must not wait for a large one. */
   MEMBER_BYTES_MAX = 4 * 1024,
   BATCH_BYTES_MAX = 256 * 1024,
-  /* Milliseconds for which no batch is sent after etcd answered that it has no space. The quota
-   * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq), so batches
-   * could exceed the quota. */
+  /* Milliseconds for which no batch is sent after the answer to one was too large, or after etcd
+   * answered that it has no space: the quota check of etcd does not see the puts of nested
+   * transactions (quota.go, costTxnReq), so batches could exceed the quota. */
   UNBATCHED_MS = 10000
 };
 
@@ -489,6 +489,12 @@ static void note_failure(el_request_queue *queue, const el_error *err) {
 
 /* Passes |answer| to the sender of |request|. Requests that the sender then sends do not leave
  * before end_answers, so that they can be batched. */
+/* Tells whether |request| writes, and is not harmless when it is sent again, as the put of an
+ * entry's key is. */
+static bool is_plain_write(const el_request *request) {
+  return !request->packed.is_read && request->lock_queue == 0;
+}
+
 static void answer_request(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = request->queue;
   queue->is_answering = true;
@@ -515,6 +521,11 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   if (is_answer(&answer->err)) {
     queue->has_contact = true;
     queue->answered_ms = el_now_ms();
+  }
+  if (answer->err.is_too_large && is_plain_write(request)) {
+    /* etcd has applied the write, but whether its guards held is not known */
+    answer->err.code = EL_UNAVAILABLE;
+    answer->err.is_retriable = true;
   }
   el_packed_txn_free(&request->packed);
   request->done(request, answer);
@@ -552,14 +563,14 @@ static bool may_be_of_one_member(const el_error *err) {
 }
 
 /* Makes the members of |batch| wait again, each to be sent alone. |is_applied|: etcd has carried out
- * the batch. Then only those that put a key are sent again, which is harmless. */
+ * the batch. Then only those are sent again for which that is harmless. */
 static void send_separately(el_batch *batch, bool is_applied) {
   el_batcher *batcher = batch->batcher;
   el_request *request, *before;
   for (request = TAILQ_LAST(&batch->members, request_list); request != NULL;
        request = before) {
     before = TAILQ_PREV(request, request_list, link);
-    if (is_applied && request->lock_queue == 0) continue;
+    if (is_applied && is_plain_write(request)) continue;
     TAILQ_REMOVE(&batch->members, request, link);
     TAILQ_INSERT_HEAD(&batcher->waiting, request, link);
     request->is_queued = request->was_refused_in_batch = true;
@@ -599,8 +610,11 @@ static void on_batch_answer(void *arg, el_txn_answer *answer) {
     send_separately(batch, false);
     el_txn_answer_free(answer);
   } else {
-    /* the answers may be small enough one by one */
-    if (answer->err.is_too_large) send_separately(batch, true);
+    if (answer->err.is_too_large) {
+      /* the answers may be small enough one by one */
+      send_separately(batch, true);
+      batcher->unbatched_until = el_now_ms() + UNBATCHED_MS;
+    }
     answer_each(batch, answer);
     el_txn_answer_free(answer);
   }
