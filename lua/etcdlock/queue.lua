@@ -218,8 +218,8 @@ end
 
 -- Returns true if the multi-lock of `entry` is first in the queue of `full_name`, false if it is
 -- not. `kvs` is the list of the oldest keys below `full_name`, at most KEYS_MAX. Returns nil if the
--- answer is unknown: no key in the list is an entry, and there may be more keys than these; or a
--- read failed.
+-- answer is unknown: the list does not show the multi-lock's key, which may have been deleted, or
+-- never put; or a read failed.
 local function is_first(snapshot, kvs, full_name, entry)
   local candidates = {}
   for _, kv in ipairs(kvs) do
@@ -230,13 +230,17 @@ local function is_first(snapshot, kvs, full_name, entry)
   if not read_leases(snapshot, candidates, kvs) then
     return nil
   end
+  local own, first = full_name .. get_key_end(entry), nil
   for _, kv in ipairs(candidates) do
     local is_entry, mode = core.parse_key(full_name, kv.key, kv.lease)
     if is_entry and mode ~= "permit" then
-      return kv.key == full_name .. get_key_end(entry) and kv.create_revision == entry.token
+      first = first or kv.key
+      if kv.key == own and kv.create_revision == entry.token then
+        return first == own
+      end
     end
   end
-  return #kvs == KEYS_MAX and nil
+  return nil
 end
 
 -- Returns true if the multi-lock of `entry` is first in the queues of all `full_names`, false if it
