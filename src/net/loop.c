@@ -184,7 +184,7 @@ typedef struct thread_state {
  * for the full time. And a signal handler of the program must not run while gRPC holds its locks.
  * Sets the C locale, because gRPC's errors contain system error texts, which must be the same in
  * every locale. */
-static void begin_work(el_loop *loop, thread_state *before) {
+static void begin_work(thread_state *before) {
   el_thread_block_signals(&before->signals);
   before->locale = el_c_locale_enter();
 }
@@ -201,7 +201,7 @@ static void end_work(el_loop *loop, const thread_state *before) {
 static void run_here(el_loop *loop) {
   bool is_urgent;
   thread_state before;
-  begin_work(loop, &before);
+  begin_work(&before);
   run_inbox(loop);
   is_urgent = el_timers_next(&loop->timers) < loop->wakes_at_ms;
   if (is_urgent) loop->wakes_at_ms = el_timers_next(&loop->timers);
@@ -310,7 +310,7 @@ static void drive_until(el_loop *loop, el_completion *awaited, unsigned event,
   gpr_timespec until = el_deadline_in(timeout_ms);
   thread_state before;
   lock_work(loop);
-  begin_work(loop, &before);
+  begin_work(&before);
   run_inbox(loop);
   while (!loop->is_stopping && !el_completion_has(awaited, event) &&
          gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), until) < 0) {
