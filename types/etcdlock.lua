@@ -74,7 +74,7 @@
 ---@class (exact) etcdlock.LockOptions
 ---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s if etcd has never answered this client (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
----@field linger? etcdlock.seconds time to keep the lock for this client after each last `unlock`, up to 86400. Until then, the client takes the lock again with the same token and without a request. If another client wants the lock, or this client wants it in another mode, the client deletes the key as soon as it is not held: normally at once, at the latest after a third of the TTL. Cannot be combined with `lock_delay` (default: none)
+---@field linger? etcdlock.seconds time to keep the lock for this client after each last `unlock`, up to 86400. Until then, the client takes the lock again with the same token and without a request. If another client wants the lock, or this client wants it in another mode, the client deletes the key as soon as it is not held: normally at once, at the latest after a third of the TTL. A lingering lock costs a read every third of the TTL. Cannot be combined with `lock_delay` (default: none)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
 ---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold, but each call for a permit of a semaphore gets another permit (default: the running coroutine)
 ---@field value? string text of up to 4096 bytes that `client:queue` shows to all clients (default: none)
@@ -404,7 +404,10 @@ function client:status() end
 
 ---Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
 ---requests: one to acquire the lock and one to release it.
----@return etcdlock.Stats
+---Fails with closed, in a finalizer that runs after the client was collected.
+---@return etcdlock.Stats|nil
+---@return string|nil message
+---@return etcdlock.code|nil code
 function client:stats() end
 
 ---Returns the counters of `client:stats`, and the wait and hold times that connect's option
@@ -465,8 +468,9 @@ function client:queue(name) end
 ---lock. For a multi-lock, the call deletes the keys of all names. If it is unknown whether a
 ---multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
 ---name; this ends the hold, or the wait, for all names. The call never deletes user data. The
----client of the hold learns of it from etcd. Until then, a round trip later, its hold still counts
----as held and may pass to another owner of that client.
+---client of the hold learns of it from etcd, normally a round trip later. Until then its hold still
+---counts as held and may pass to another owner of that client. If a proxy holds messages back, the
+---client learns of it when it reads the key: it reads one of its held keys every third of the TTL.
 ---Raises for a wrong type.
 ---Fails with not_held, or a request error: `not_held` if no entry with this token holds the lock;
 ---`invalid` if the token is not a whole number.

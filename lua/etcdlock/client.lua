@@ -438,9 +438,12 @@ local REQUESTS = {
 --- Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
 -- requests: one to acquire the lock and one to release it.
 -- @treturn stats
--- @fail never
+-- @fail closed, in a finalizer that runs after the client was collected
 function Client:stats()
-  local stats = self._core:stats()
+  local stats, message, code = self._core:stats()
+  if not stats then
+    return nil, message, code
+  end
   stats.rpcs = 0
   for _, field in ipairs(REQUESTS) do
     stats.rpcs = stats.rpcs + stats[field]
@@ -469,7 +472,12 @@ function Client:metrics(opts)
     return nil, message, code
   end
   self._events:deliver()
-  return Metrics.format_page(self._metrics, self:stats(), REQUESTS, self._core:alive(), labels)
+  local stats
+  stats, message, code = self:stats()
+  if not stats then
+    return nil, message, code
+  end
+  return Metrics.format_page(self._metrics, stats, REQUESTS, self._core:alive(), labels)
 end
 
 --- Tells whether the client has a session that is known to be alive. The first use of the client

@@ -23,7 +23,7 @@ M.LOCK_DELAY_MAX = 300
 --   up to 86400. Until then, the client takes the lock again with the same token and without a
 --   request. If another client wants the lock, or this client wants it in another mode, the client
 --   deletes the key as soon as it is not held: normally at once, at the latest after a third of the
---   TTL. Cannot be combined with `lock_delay`
+--   TTL. A lingering lock costs a read every third of the TTL. Cannot be combined with `lock_delay`
 -- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
 --   if its holder crashes. After an `unlock` the lock is free at once
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within

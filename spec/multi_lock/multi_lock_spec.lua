@@ -200,7 +200,7 @@ describe("the queue entry of a multi-lock", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("regression 145: is no holder after one of its keys is deleted; break_lock removes the rest", function()
+  it("regression 145: is removed by break_lock after one of its keys is deleted", function()
     local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 60 }
     for _, gone in ipairs { "a", "b", "c" } do
       local token = tonumber(remote.ask(child, [[

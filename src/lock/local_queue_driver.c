@@ -882,6 +882,13 @@ static void on_linger_contention(client_entry *at, el_contention behind) {
   }
 }
 
+/* If etcd does not answer, the key is kept, and the next look follows: etcd grants the lock to
+ * nobody meanwhile. */
+static void on_look_answer(client_entry *at, el_contention behind) {
+  at->linger->query = NULL;
+  if (behind == EL_CONTENTION_WAITERS) step_entry(at, EL_LOCAL_ON_CONTENDER);
+}
+
 /* Takes the events of the watch on the queue of a key that may linger. The watch reports keys that
  * are put after its creation. A query finds the keys that were put before. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
@@ -920,7 +927,7 @@ static void look_later(client_entry *at) {
 static void on_look(el_timer *timer) {
   linger *own = EL_CONTAINER_OF(timer, linger, look);
   if (own->query == NULL) {
-    own->query = query_contention(own->at, on_linger_contention);
+    own->query = query_contention(own->at, on_look_answer);
   }
   look_later(own->at);
 }

@@ -93,17 +93,13 @@ static el_nret l_connect(lua_State *L) {
 
 /* ---- methods ---- */
 
-/* client:usable() returns true; or nil, message, code if the client is closed, was created before a
- * fork, or was collected. Lua code can still reach a collected client: by a finalizer that runs after
- * that of the client, and by a weak key, which Lua removes later than the client. */
+/* client:usable() returns true; or nil, message, code if the client is closed, or was created before
+ * a fork. */
 static el_nret l_client_usable(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, EL_LUA_CLIENT);
   el_error err;
-  if (*box == NULL) {
-    el_error_set(&err, EL_CLOSED, "the client was closed");
+  if (!el_lua_client_is_usable(el_lua_check_box(L, 1, EL_LUA_CLIENT), &err)) {
     return el_lua_fail(L, &err);
   }
-  if (!el_lua_client_is_usable(*box, &err)) return el_lua_fail(L, &err);
   lua_pushboolean(L, 1);
   return 1;
 }

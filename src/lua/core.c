@@ -154,6 +154,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
   set_limit(L, "MULTI_MAX", EL_MULTI_MAX);
   set_limit(L, "NAME_MAX", EL_NAME_MAX);
   set_limit(L, "HOLD_SIZE", (lua_Integer)el_lock_size());
+  el_lua_open_collected(L);
   el_lua_open_client(L);
   el_lua_open_lock(L);
   el_lua_open_txn(L);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- arguments ---- */
 
@@ -121,10 +122,51 @@ void *el_lua_check_box(lua_State *L, int arg, const char *type) {
   return *box;
 }
 
+/* ---- collected objects ---- */
+
+static const char COLLECTED[] = "etcdlock.collected";
+
+static el_nret fail_collected(lua_State *L) {
+  el_error err;
+  el_error_set(&err, EL_CLOSED, "the client was closed");
+  return el_lua_fail(L, &err);
+}
+
+static el_nret has_stopped(lua_State *L) {
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* A transaction of a collected client: the client, whose methods fail, too. */
+static el_nret itself(lua_State *L) {
+  lua_settop(L, 1);
+  return 1;
+}
+
+static el_nret index_collected(lua_State *L) {
+  const char *name = luaL_checkstring(L, 2);
+  bool is_stopped = strcmp(name, "has_stopped") == 0;
+  lua_pushcfunction(L, is_stopped                 ? has_stopped
+                       : strcmp(name, "txn") == 0 ? itself
+                                                  : fail_collected);
+  return 1;
+}
+
+void el_lua_open_collected(lua_State *L) {
+  luaL_newmetatable(L, COLLECTED);
+  lua_pushcfunction(L, index_collected);
+  lua_setfield(L, -2, "__index");
+  lua_pushboolean(L, 0); /* hides the metatable from getmetatable() */
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 1);
+}
+
 void *el_lua_take_box(lua_State *L, int arg, const char *type) {
   void **box = luaL_checkudata(L, arg, type);
   void *held = *box;
   *box = NULL;
+  luaL_getmetatable(L, COLLECTED);
+  lua_setmetatable(L, arg);
   return held;
 }
 

@@ -92,8 +92,13 @@ void **el_lua_new_box(lua_State *L, const char *type);
  * another type than |type|, or holds NULL. @thread lua */
 void *el_lua_check_box(lua_State *L, int arg, const char *type);
 
-/* el_lua_take_box empties the userdata of |type| at |arg| and returns the object that it held;
- * NULL: none. @thread lua */
+/* el_lua_open_collected registers the metatable of collected objects. @thread lua */
+void el_lua_open_collected(lua_State *L);
+
+/* el_lua_take_box is for finalizers: it empties the userdata of |type| at |arg| and returns the
+ * object that it held; NULL: none. Lua code can still reach the userdata, by a finalizer that runs
+ * later, and by a weak key, which Lua removes later. From now on its methods return nil, message,
+ * "closed". @thread lua */
 void *el_lua_take_box(lua_State *L, int arg, const char *type);
 
 /* el_lua_set_uservalue pops a table and makes it the user value of the userdata at |index|.

@@ -509,9 +509,9 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   if (rc != 0) {
     el_error_set(err, EL_NOMEM, "cannot start the I/O thread: %s",
                  el_errno_text(rc));
-    destroy_queue(loop);
-    atomic_store(&loop->refs, 1);
-    release(loop);
+    /* Nothing is freed. Probably gRPC could not start all its threads either, and its shutdown
+     * would wait for them for ever. */
+    atomic_fetch_sub(&n_loops, 1);
     return NULL;
   }
   return loop;

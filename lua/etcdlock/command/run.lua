@@ -429,12 +429,13 @@ end
 -- next period. For the same reason the wait begins anew if etcd has ended the client's lease.
 local function take_in_period(client, args, started_at)
   local limit = args.timeout or once.time_left(started_at, args.once_per)
-  local started, lock, message, code = core.now(), nil, nil, nil
-  repeat
-    local left = math.max(limit - (core.now() - started), 0)
-    lock, message, code = take(client, args, left)
-  until code ~= "lost"
-  return lock, message, code
+  local ends = core.now() + limit
+  while true do
+    local lock, message, code = take(client, args, math.max(ends - core.now(), 0))
+    if code ~= "lost" then
+      return lock, message, code
+    end
+  end
 end
 
 --- Runs `etcdlock run`. Returns the exit status.

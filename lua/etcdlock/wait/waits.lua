@@ -134,9 +134,9 @@ function Wakeups:fd()
 end
 
 --- Empties the wake queue, and wakes the waiter of each number. Called when the descriptor is
--- readable.
+-- readable. (A core client that was collected has no queue.)
 function Wakeups:deliver()
-  for _, number in ipairs(self.core:woken()) do
+  for _, number in ipairs(self.core:woken() or {}) do
     self._pushed[#self._pushed + 1] = number
   end
   if self._is_delivering then
