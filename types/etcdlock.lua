@@ -404,7 +404,7 @@ function client:status() end
 
 ---Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
 ---requests: one to acquire the lock and one to release it.
----Fails with closed, in a finalizer that runs after the client was collected.
+---Fails with closed: only in a finalizer that runs after the client was collected.
 ---@return etcdlock.Stats|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code

@@ -438,7 +438,7 @@ local REQUESTS = {
 --- Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
 -- requests: one to acquire the lock and one to release it.
 -- @treturn stats
--- @fail closed, in a finalizer that runs after the client was collected
+-- @fail closed: only in a finalizer that runs after the client was collected
 function Client:stats()
   local stats, message, code = self._core:stats()
   if not stats then

@@ -522,8 +522,9 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     queue->has_contact = true;
     queue->answered_ms = el_now_ms();
   }
-  if (answer->err.is_too_large && is_plain_write(request)) {
-    /* etcd has applied the write, but whether its guards held is not known */
+  if (answer->err.code == EL_INVALID && !answer->err.is_definite &&
+      is_plain_write(request)) {
+    /* etcd may have applied the write, for example if its answer was too large */
     answer->err.code = EL_UNAVAILABLE;
     answer->err.is_retriable = true;
   }
