@@ -115,7 +115,7 @@ test: deps sim ## the simulator, then all specs against a real etcd
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
 lint: deps ## format, static checks, layer rules
-	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] spec/fuzz/*.[ch] \
+	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] spec/simulation/*.[ch] spec/fuzz/*.[ch] \
 	  spec/support/*/*.c)
 	@luacheck -q --no-color lua spec bench examples doc bin/etcdlock
 	@$(LUA) spec/lint/layers.lua .

@@ -91,10 +91,11 @@ nginx-module:
 	  build/jit-$(NGINX_FLAVOUR)/etcdlock/core.so
 
 sim: ## the lock logic against a model of etcd: build/sim/sim SEED replays one history
-	+@$(PARALLEL) $(SIM)
+	+@$(PARALLEL) $(SIM) $(SIMULATION)
 	@echo 'The simulator runs 25,000 histories of the lock logic ...'
 	@$(SIM) >$(SIM).log || { cat $(SIM).log; false; }
 	@tail -n 1 $(SIM).log
+	@$(SIMULATION)
 
 # The specs of the functions whose behavior depends most on the version of Lua.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
@@ -265,6 +266,39 @@ build/sim/%.o: spec/sim/%.c
 	$(Q)$(SIM_COMPILE) -o $@ $<
 
 -include $(SIM_OBJECTS:.o=.d)
+
+# The simulation links all of src/ below Lua as it is, with a second implementation of gRPC core's C
+# API in place of the library. --wrap puts the simulation's clock, threads and random numbers in
+# place of the system's.
+comma := ,
+SIMULATION := build/simulation/simulation
+SIMULATION_OBJECTS := $(patsubst src/%.c,build/simulation/%.o,$(wildcard $(addsuffix /*.c,\
+  $(addprefix src/,base tls net etcd lock protocol)))) build/simulation/etcd.pb-c.o \
+  $(patsubst spec/simulation/%.c,build/simulation/spec/%.o,$(wildcard spec/simulation/*.c))
+SIMULATION_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc -Ibuild/proto -Ispec/simulation \
+  $(shell $(PKG_CONFIG) --cflags grpc libprotobuf-c) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c
+SIMULATED := el_process_has_room el_tls_probe clock_gettime getrandom $(addprefix pthread_,create \
+  join detach self setname_np sigmask mutex_lock mutex_unlock cond_wait cond_timedwait cond_signal \
+  cond_broadcast)
+
+$(SIMULATION): $(SIMULATION_OBJECTS)
+	$(call show,LINK)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(addprefix -Wl$(comma)--wrap=,$(SIMULATED)) -lgpr \
+	  $(shell $(PKG_CONFIG) --libs libprotobuf-c openssl) -lpthread
+
+build/simulation/%.o: src/%.c build/proto/etcd.pb-c.h
+	$(call show,CC  )
+	$(Q)$(SIMULATION_COMPILE) -o $@ $<
+
+build/simulation/spec/%.o: spec/simulation/%.c build/proto/etcd.pb-c.h
+	$(call show,CC  )
+	$(Q)$(SIMULATION_COMPILE) -o $@ $<
+
+build/simulation/etcd.pb-c.o: build/proto/etcd.pb-c.c
+	$(call show,CC  )
+	$(Q)$(SIMULATION_COMPILE) -o $@ $<
+
+-include $(SIMULATION_OBJECTS:.o=.d)
 
 # The fuzz targets use libFuzzer of clang. Each file spec/fuzz/*.c is one target. all.a contains all
 # objects of the core, so the linker takes only those that a target needs. spec/fuzz/fuzz.h replaces

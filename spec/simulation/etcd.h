@@ -1,0 +1,152 @@
+/* simulation etcd: a simulated etcd cluster, as its clients see it: calls of etcd's gRPC API, with
+ * protobuf messages in and out.
+ *
+ * It may do everything that facts say etcd does, and may always behave worse, but never better than
+ * what etcd promises. It knows neither clients nor the network: a call begins, gets messages and
+ * ends when these arrive at the member, and what the member sends leaves at once. */
+#ifndef SIMULATION_ETCD_H
+#define SIMULATION_ETCD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+
+typedef struct etcd etcd;
+typedef struct etcd_call etcd_call;
+
+enum { ETCD_MEMBERS_MAX = 3, ETCD_CLIENT_ADMIN = -1, ETCD_CLIENT_NONE = -2 };
+
+/* ---- the behaviour of one history ---- */
+
+/* Chances are per mille. The history draws the values; all 0 is an etcd without faults. */
+typedef struct etcd_options {
+  int n_members;
+  uint64_t cluster_id;
+  /* how long a write takes until it is applied (disk and followers), and a linearizable read */
+  int64_t write_min_us, write_max_us, read_min_us, read_max_us;
+  int slow; /* of requests that take up to |slow_max_us| instead */
+  int64_t slow_max_us;
+  int late_expiry_ms; /* how much later than its TTL the leader may end a lease */
+  int refused;        /* definite failure, worth a retry */
+  int unavailable; /* failure of unknown outcome, worth a retry; applied or not */
+  int denied;      /* definite failure, for good */
+  int no_space;    /* failure of a write by the quota */
+  int omits_leases; /* an answer without leases (keys_only, as etcd 3.7; 1 in 10: any) */
+  int omits_more; /* an answer without |more| and |count| */
+  int keep_break; /* a keepalive stream ends */
+  int fast_keep; /* a renewal is confirmed after the lease has ended (etcd 3.7) */
+  int stale_read; /* a serializable read of an older state */
+  int watch_late; /* a watch event is up to 3 s late */
+  int watch_lost; /* a watch event is never sent */
+  int watch_replayed; /* a new watch gets an old deletion again (etcd issue 15271) */
+  int watch_break; /* a watch stream ends */
+} etcd_options;
+
+/* ---- what happens to the data, for checks ---- */
+
+typedef enum etcd_cause {
+  ETCD_BY_TXN,
+  ETCD_BY_EXPIRY,
+  ETCD_BY_REVOKE,
+  ETCD_BY_ADMIN
+} etcd_cause;
+
+typedef struct etcd_key {
+  el_bytes key, value;
+  int64_t create_rev, mod_rev, version, lease;
+} etcd_key;
+
+/* One change of one key. */
+typedef struct etcd_change {
+  int64_t rev;
+  const etcd_key *before,
+      *after; /* NULL: the key did not exist, or does not any more */
+  etcd_cause cause;
+  int client; /* whose request caused it: the |client| of etcd_open, or ETCD_CLIENT_… */
+} etcd_change;
+
+typedef void (*etcd_on_change)(void *arg, const etcd_change *change);
+
+/* ---- life ---- */
+
+etcd *etcd_new(const etcd_options *options, etcd_on_change on_change,
+               void *arg);
+
+/* Frees the cluster. All calls must have ended. */
+void etcd_free(etcd *cluster);
+
+/* Replaces the options; n_members and cluster_id must stay the same. */
+void etcd_set_options(etcd *cluster, const etcd_options *options);
+
+/* ---- calls ---- */
+
+typedef struct etcd_call_events {
+  /* The member sends a message. |bytes| is valid during the call only. */
+  void (*on_message)(void *arg, const uint8_t *bytes, size_t len);
+  /* The member ends the call with a status of gRPC. |text| is empty if |status| is 0. It is the last
+   * event, and frees the call. */
+  void (*on_status)(void *arg, int status, const char *text);
+} etcd_call_events;
+
+/* A call of |method|, such as "/etcdserverpb.KV/Txn", arrives at |member|. |client| identifies the
+ * client for etcd_change. The events may come at any time after the return, also within the next
+ * functions. */
+etcd_call *etcd_open(etcd *cluster, int member, int client, const char *method,
+                     bool needs_leader, const etcd_call_events *events,
+                     void *arg);
+
+/* A message of the client arrives. */
+void etcd_message(etcd_call *call, const uint8_t *bytes, size_t len);
+
+/* The client will send no more messages. */
+void etcd_half_close(etcd_call *call);
+
+/* The client has cancelled the call, or its connection is gone. No event follows, and the call is
+ * freed. A request that has begun may still be applied. */
+void etcd_cancel(etcd_call *call);
+
+/* ---- the data ---- */
+
+int64_t etcd_rev(const etcd *cluster);
+size_t etcd_n_keys(const etcd *cluster);
+const etcd_key *etcd_key_at(const etcd *cluster,
+                            size_t index); /* in the order of keys */
+const etcd_key *etcd_find(const etcd *cluster,
+                          el_bytes key); /* NULL: there is none */
+size_t etcd_n_leases(const etcd *cluster);
+bool etcd_has_lease(const etcd *cluster, int64_t lease);
+
+/* Returns the number of requests that have begun and may still be applied. */
+size_t etcd_n_pending(const etcd *cluster);
+
+void etcd_admin_put(etcd *cluster, el_bytes key, el_bytes value, int64_t lease);
+void etcd_admin_delete(etcd *cluster, el_bytes key);
+void etcd_admin_revoke(etcd *cluster, int64_t lease);
+
+/* ---- faults of members and of the cluster ---- */
+
+/* The leader is lost. After |pause_us| another member is the leader (with one member: the same),
+ * with a higher term. It gives each lease its full TTL anew. */
+void etcd_elect(etcd *cluster, int64_t pause_us);
+
+/* Until |until_us| |member| hears nothing of the others. If it leads, the others elect; it does not
+ * know that yet, and serves what facts say a deposed leader serves. */
+void etcd_cut_off(etcd *cluster, int member, int64_t until_us);
+
+/* Until |until_us| |member| applies writes |lag_us| later than the others. */
+void etcd_lag(etcd *cluster, int member, int64_t until_us, int64_t lag_us);
+
+/* |member| was restarted: it ends its calls, and takes part again from |until_us| on. Before that,
+ * etcd_is_up is false, and no call may be opened at it. */
+void etcd_restart(etcd *cluster, int member, int64_t until_us);
+bool etcd_is_up(const etcd *cluster, int member);
+
+/* Compacts the history of the keys up to the present revision. */
+void etcd_compact(etcd *cluster);
+
+/* All writes but deletes and revokes fail because the quota is used up, until |is_on| is false. */
+void etcd_set_no_space(etcd *cluster, bool is_on);
+
+#endif

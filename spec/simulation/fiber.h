@@ -1,0 +1,68 @@
+/* simulation fiber: the threads of the simulated processes, which take turns on one thread of the
+ * system. A fiber runs until it blocks; then another fiber runs, or the next event. Which of several
+ * fibers that could run does run is decided at random.
+ *
+ * threads.c puts fibers in the place of pthreads, so the product's own threads are fibers. */
+#ifndef SIMULATION_FIBER_H
+#define SIMULATION_FIBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One client process: its clock, and whether it runs. */
+typedef struct process {
+  int id;
+  int64_t clock_ahead_us;   /* offset of its clock from the world's clock */
+  int64_t clock_ppm;        /* how much faster its clock runs, in millionths */
+  int64_t stopped_until_us; /* SIGSTOP: its fibers do not run before */
+  int preempted; /* per mille of locked mutexes at which other fibers run first */
+} process;
+
+typedef struct fiber fiber;
+
+/* Starts a fiber of |of|. |run| is called with |arg| later. The caller frees it with fiber_join. */
+fiber *fiber_start(process *of, void (*run)(void *arg), void *arg);
+
+/* Returns the fiber that runs; NULL: none. */
+fiber *fiber_self(void);
+
+/* Returns the process of the fiber that runs; NULL: none. */
+process *process_self(void);
+
+/* Returns the process whose clock the fiber that runs sees; NULL: none. */
+const process *process_of_clock(void);
+
+/* Lets the fiber that runs see the clock of |of|; returns the process before. */
+const process *process_swap_clock(const process *of);
+
+/* Waits until fiber_wake is called with |on|, or until |until_us| by the world's clock. Returns
+ * false in the second case. */
+bool fiber_wait(const void *on, int64_t until_us);
+
+/* Lets at most |max| fibers that wait on |on| run. */
+void fiber_wake(const void *on, int max);
+
+/* Lets the other fibers that can run do so first. */
+void fiber_yield(void);
+
+void fiber_sleep(int64_t us);
+
+/* Waits until |of| has ended, and frees it. */
+void fiber_join(fiber *of);
+
+/* Lets |of| free itself when it ends. */
+void fiber_detach(fiber *of);
+
+/* Runs fibers until none can run now. */
+void fibers_run(void);
+
+/* Returns the number of fibers that have not ended. */
+int fibers_alive(void);
+
+/* Returns the time that the clock of |of| shows, in microseconds. */
+int64_t process_clock_us(const process *of);
+
+/* Returns when, by the world's clock, the clock of |of| shows |shown_us|. */
+int64_t process_when_us(const process *of, int64_t shown_us);
+
+#endif

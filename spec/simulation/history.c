@@ -1,0 +1,382 @@
+/* simulation history: draws the programs, the network and the faults of one history, and runs it.
+ *
+ * In 3 of 10 histories there are no faults, so that normal operation is tested, too. In the others
+ * the kinds of faults and their number differ widely. After |end_us| the faults end, the users
+ * finish, and nothing may be left. */
+#include "history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checks.h"
+#include "etcd.h"
+#include "fiber.h"
+#include "network.h"
+#include "program.h"
+#include "world.h"
+
+typedef enum trouble {
+  TROUBLE_ELECTION,
+  TROUBLE_CUT_OFF,
+  TROUBLE_LAG,
+  TROUBLE_RESTART,
+  TROUBLE_PAUSE,
+  TROUBLE_COMPACTION,
+  TROUBLE_NO_SPACE,
+  TROUBLE_PARTITION,
+  TROUBLE_MUTE,
+  TROUBLE_STOP,
+  TROUBLE_CRASH,
+  TROUBLE_CLOSE,
+  TROUBLE_DELETE,
+  TROUBLE_DETACH,
+  TROUBLE_REVOKE,
+  TROUBLES
+} trouble;
+
+static const char *const names[ENDPOINTS_MAX] = {
+    "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"};
+
+static struct {
+  etcd *cluster;
+  etcd_options options;
+  address *addresses[ENDPOINTS_MAX];
+  bool is_calm;
+  int n_members;
+  int weights[TROUBLES]; /* how often each happens, beside the others */
+  int64_t pause_us;      /* the mean time between two */
+  process process;       /* of the fiber that makes them */
+  bool is_over;          /* the faults have ended */
+} history;
+
+/* ---- troubles ---- */
+
+static program *any_program(void) {
+  return &programs[world_random(0, n_programs - 1)];
+}
+
+static int any_member(void) {
+  return (int)world_random(0, history.n_members - 1);
+}
+
+static int64_t soon(int64_t max_ms) {
+  return world_now_us() + world_random(1, max_ms) * WORLD_MS;
+}
+
+/* An admin deletes or detaches a key, or revokes its lease. */
+static void sabotage(trouble what) {
+  size_t n = etcd_n_keys(history.cluster);
+  etcd_key key;
+  char text[80];
+  if (n == 0) return;
+  key = *etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
+  if (key.key.len > sizeof text) return;
+  memcpy(text, key.key.data, key.key.len);
+  key.key.data = text;
+  for (size_t i = 0; i < n; i++) {
+    const etcd_key *at = etcd_key_at(history.cluster, i);
+    if (at->create_rev == key.create_rev ||
+        (what == TROUBLE_REVOKE && at->lease == key.lease)) {
+      checks_on_sabotage(at->create_rev);
+    }
+  }
+  world_trace("an admin %s %.*s",
+              what == TROUBLE_DELETE   ? "deletes"
+              : what == TROUBLE_DETACH ? "detaches"
+                                       : "revokes the lease of",
+              (int)key.key.len, key.key.data);
+  if (what == TROUBLE_DELETE) {
+    etcd_admin_delete(history.cluster, key.key);
+  } else if (what == TROUBLE_REVOKE && key.lease != 0) {
+    etcd_admin_revoke(history.cluster, key.lease);
+  } else if (what == TROUBLE_DETACH) {
+    etcd_admin_put(history.cluster, key.key, (el_bytes){"admin", 5}, 0);
+  }
+}
+
+static void restart(int member) {
+  network_break(history.cluster, member);
+  etcd_restart(history.cluster, member, soon(3000));
+}
+
+static void partition(void) {
+  int id = any_program()->process.id;
+  int64_t until_us = soon(8000);
+  for (int i = 0; i < history.n_members; i++) {
+    if (history.n_members == 1 || world_chance(600)) {
+      path *way = &history.addresses[i]->paths[id];
+      if (way->partitioned_until_us < until_us) {
+        way->partitioned_until_us = until_us;
+      }
+    }
+  }
+  world_trace("p%d is partitioned", id);
+}
+
+static void make(trouble what) {
+  world_trace("trouble %d", (int)what);
+  switch (what) {
+    case TROUBLE_ELECTION:
+      etcd_elect(history.cluster, world_random(500, 3000) * WORLD_MS);
+      return;
+    case TROUBLE_CUT_OFF:
+      etcd_cut_off(history.cluster, any_member(), soon(8000));
+      return;
+    case TROUBLE_LAG:
+      etcd_lag(history.cluster, any_member(), soon(8000),
+               world_random(1, 2000) * WORLD_MS);
+      return;
+    case TROUBLE_RESTART:
+      restart(any_member());
+      return;
+    case TROUBLE_PAUSE:
+      network_pause(history.cluster, any_member(), soon(6000));
+      return;
+    case TROUBLE_COMPACTION:
+      etcd_compact(history.cluster);
+      return;
+    case TROUBLE_NO_SPACE:
+      etcd_set_no_space(history.cluster, true);
+      fiber_sleep(world_random(1, 1000) * WORLD_MS);
+      etcd_set_no_space(history.cluster, false);
+      return;
+    case TROUBLE_PARTITION:
+      partition();
+      return;
+    case TROUBLE_MUTE:
+      network_mute(&any_program()->process);
+      return;
+    case TROUBLE_STOP:
+      program_stop(any_program(), soon(6000));
+      return;
+    case TROUBLE_CRASH:
+      program_crash(any_program());
+      return;
+    case TROUBLE_CLOSE:
+      program_close(any_program());
+      return;
+    case TROUBLE_DELETE:
+    case TROUBLE_DETACH:
+    case TROUBLE_REVOKE:
+      sabotage(what);
+      return;
+    case TROUBLES:
+      return;
+  }
+}
+
+static trouble draw_trouble(void) {
+  int64_t sum = 0, at;
+  int i = 0;
+  for (int k = 0; k < TROUBLES; k++)
+    sum += history.weights[k];
+  at = world_random(0, sum - 1);
+  while (at >= history.weights[i])
+    at -= history.weights[i++];
+  return (trouble)i;
+}
+
+/* Ends the faults, and removes what admins have left, which nothing else would. */
+static void end_faults(void) {
+  etcd_options calm = {.n_members = history.options.n_members,
+                       .cluster_id = history.options.cluster_id,
+                       .write_min_us = history.options.write_min_us,
+                       .write_max_us = history.options.write_max_us,
+                       .read_min_us = history.options.read_min_us,
+                       .read_max_us = history.options.read_max_us};
+  history.is_over = true;
+  etcd_set_options(history.cluster, &calm);
+  for (int i = 0; i < history.n_members; i++) {
+    for (int k = 0; k < n_programs; k++) {
+      path *way = &history.addresses[i]->paths[k];
+      way->lost = way->slow = 0;
+    }
+  }
+  world_trace("the faults end");
+}
+
+static void remove_detached(void) {
+  for (size_t i = 0; i < etcd_n_keys(history.cluster);) {
+    etcd_key key = *etcd_key_at(history.cluster, i);
+    char text[80];
+    if (key.lease != 0 || key.key.len > sizeof text) {
+      i++;
+      continue;
+    }
+    memcpy(text, key.key.data, key.key.len);
+    etcd_admin_delete(history.cluster, (el_bytes){text, key.key.len});
+  }
+}
+
+static void run_troubles(void *arg) {
+  (void)arg;
+  while (!history.is_calm && world_now_us() < programs_behave.end_us) {
+    fiber_sleep(world_random(0, 2 * history.pause_us));
+    make(draw_trouble());
+  }
+  if (history.is_calm) fiber_sleep(programs_behave.end_us);
+  end_faults();
+}
+
+/* ---- the draw ---- */
+
+static int some(int most) {
+  return world_chance(500) ? 0 : (int)world_random(1, most);
+}
+
+static void draw_options(etcd_options *to) {
+  to->n_members = history.n_members;
+  to->cluster_id = 77;
+  to->write_min_us = world_random(100, 3000);
+  to->write_max_us = to->write_min_us + world_random(0, 20 * WORLD_MS);
+  to->read_min_us = world_random(50, 1000);
+  to->read_max_us = to->read_min_us + world_random(0, 5 * WORLD_MS);
+  if (history.is_calm) return;
+  to->slow = some(50);
+  to->slow_max_us = world_random(1, 3000) * WORLD_MS;
+  to->late_expiry_ms = (int)world_random(0, 2000);
+  to->refused = some(30);
+  to->unavailable = some(30);
+  to->denied = world_chance(100) ? some(5) : 0;
+  to->no_space = world_chance(200) ? some(10) : 0;
+  to->omits_leases = world_chance(200) ? some(50) : 0;
+  to->omits_more = some(50);
+  to->keep_break = some(30);
+  to->fast_keep = some(500);
+  to->stale_read = some(300);
+  to->watch_late = some(100);
+  to->watch_lost = world_chance(300) ? some(100) : 0;
+  to->watch_replayed = some(200);
+  to->watch_break = some(20);
+}
+
+static void draw_troubles(void) {
+  for (int i = 0; i < TROUBLES; i++) {
+    history.weights[i] = world_chance(400) ? (int)world_random(1, 100) : 0;
+  }
+  history.weights[TROUBLE_PARTITION]++;
+  history.pause_us = world_random(200, 8000) * WORLD_MS;
+}
+
+static void draw_paths(void) {
+  int64_t far_us = world_chance(700) ? 2 * WORLD_MS : 60 * WORLD_MS;
+  for (int i = 0; i < history.n_members; i++) {
+    for (int k = 0; k < PROCESSES_MAX; k++) {
+      path *way = &history.addresses[i]->paths[k];
+      way->min_us = world_random(50, far_us);
+      way->max_us = way->min_us + world_random(0, far_us);
+      if (history.is_calm) continue;
+      way->slow = some(30);
+      way->slow_max_us = world_random(1, 2000) * WORLD_MS;
+      way->lost = some(20);
+    }
+  }
+}
+
+static void draw_program(int id) {
+  program *of = &programs[id];
+  memset(of, 0, sizeof *of);
+  of->process.clock_ahead_us = world_random(0, 10) * WORLD_S;
+  of->process.clock_ppm = history.is_calm ? 0 : world_random(-300, 300);
+  of->process.preempted = world_chance(300) ? 200 : 0;
+  of->n_users = world_chance(300) ? 1 : (int)world_random(2, USERS_MAX);
+  of->ttl_ms = world_random(2, 15) * 1000;
+  of->lock_delay_ms = world_random(1, 3) * 1000;
+  of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
+  of->n_endpoints = history.n_members;
+  for (int i = 0; i < history.n_members; i++)
+    of->endpoints[i] = names[i];
+}
+
+static void draw_behaviour(behaviour *to) {
+  *to = (behaviour){
+      .kinds = (kinds)world_random(0, 3),
+      .n_names = (int)world_random(1, NAMES_MAX),
+      .think_us = world_random(1, 1000) * WORLD_MS,
+      .hold_us = world_random(1, world_chance(300) ? 10000 : 500) * WORLD_MS,
+      .trying = some(500),
+      .timing_out = some(500),
+      .max_holding = some(200),
+      .delaying = some(500),
+      .end_us = world_random(3, 30) * WORLD_S};
+  if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
+}
+
+static void draw(void) {
+  memset(&history, 0, sizeof history);
+  history.is_calm = world_chance(300);
+  history.n_members = world_chance(500) ? 1 : ETCD_MEMBERS_MAX;
+  draw_options(&history.options);
+  draw_behaviour(&programs_behave);
+  draw_troubles();
+  history.cluster = etcd_new(&history.options, checks_on_change, NULL);
+  for (int i = 0; i < history.n_members; i++) {
+    history.addresses[i] = network_add(names[i], history.cluster, i);
+  }
+  draw_paths();
+  n_programs = (int)world_random(1, PROGRAMS_MAX);
+  for (int i = 0; i < n_programs; i++)
+    draw_program(i);
+}
+
+/* ---- the run ---- */
+
+enum {
+  /* how long users and clients may take after the faults, and leases after that */
+  FINISH_US = 90 * WORLD_S,
+  EXPIRY_US = 40 * WORLD_S
+};
+
+static bool have_ended(void) {
+  for (int i = 0; i < n_programs; i++) {
+    if (!program_has_ended(&programs[i])) return false;
+  }
+  return history.is_over;
+}
+
+static bool is_empty(void) {
+  return etcd_n_keys(history.cluster) == 0 &&
+         etcd_n_leases(history.cluster) == 0;
+}
+
+static bool are_gone(void) { return fibers_alive() == 0; }
+
+/* Runs until |is_done|, or until |until_us|. Returns whether it is done. */
+static bool run_until(bool (*is_done)(void), int64_t until_us) {
+  do {
+    fibers_run();
+    if (world_violation() != NULL) return false;
+    if (is_done()) return true;
+  } while (world_now_us() < until_us && world_next());
+  return false;
+}
+
+static void run(void) {
+  if (!run_until(have_ended, programs_behave.end_us + FINISH_US)) {
+    world_violate("progress", "the programs have not ended");
+    return;
+  }
+  remove_detached();
+  if (!run_until(is_empty, world_now_us() + EXPIRY_US)) checks_nothing_left();
+  checks_end();
+  if (!run_until(are_gone, world_now_us() + FINISH_US)) {
+    world_violate("nothing left", "%d threads", fibers_alive());
+  }
+}
+
+bool history_run(uint64_t seed, history_counts *counts) {
+  world_begin(seed);
+  draw();
+  checks_begin(history.cluster, history.is_calm);
+  for (int i = 0; i < n_programs; i++)
+    program_start(i);
+  fiber_detach(fiber_start(&history.process, run_troubles, NULL));
+  run();
+  if (world_violation() != NULL) return false;
+  counts->n_grants += checks_n_grants();
+  counts->virtual_us += world_now_us();
+  network_reset();
+  etcd_free(history.cluster);
+  world_end();
+  return true;
+}
