@@ -9,14 +9,28 @@
 #include "world.h"
 
 enum {
-  REVS_MAX = 1 << 15, /* more revisions than a history has */
-  KEY_MAX = 80,       /* bytes of a key */
+  REVS_MAX = 1 << 17, /* more revisions than a history has */
+  WRITES_MAX = 1 << 12,
+  LEASES_MAX = 512,
+  KEY_MAX = 80, /* bytes of a key */
   GONE_MAX = 256,
+  DELETED_MAX = 16,
   DELAYED_MAX = 64,
   LATE_MS = 250,       /* by which a call may outlast its timeout */
   PROMPT_US = WORLD_S, /* without faults, by when a free lock is granted */
   LOOK_US = 200 * WORLD_MS,
   HANDOFFS_MAX = 33, /* the budget, and the first hold */
+  /* of three members one hangs: by when a free lock is granted */
+  HANG_US = 2500 * WORLD_MS,
+  REREAD_MS = 10000, /* by when a waiter reads again, or by its TTL */
+  KEEPALIVE_DIV = 3, /* what a client learns of by its keepalive takes TTL/3 */
+  STEADY_TTL_MS = 5000, /* the loss of one member ends no hold with this TTL */
+  /* A hold ends 200 ms before its lease does. The rest is for clocks of different rates. */
+  MARGIN_US = 190 * WORLD_MS,
+  /* A client may be granted a lock if its own key existed so long ago: only an admin deletes it. */
+  FRESH_US = 1250 * WORLD_MS,
+  /* without faults: over a long way the first connection takes longer than the health check allows */
+  FAILED_MAX = 2,
   /* a call with a shorter timeout may get no answer in time, also without faults */
   SHORT_MS = 1000
 };
@@ -32,11 +46,12 @@ typedef struct lock_key {
 /* A key that is gone while its hold may look valid. */
 typedef struct gone_key {
   int64_t create_rev;
+  int64_t at_us;
   char text[KEY_MAX];
   size_t len;
 } gone_key;
 
-/* A hold that ended by a crash, and so blocks others for its lock delay. */
+/* A hold that ended by a crash, or because it was not proven in time, and so blocks others for its lock delay. */
 typedef struct delayed_hold {
   wish wish;
   int64_t token, until_us;
@@ -49,15 +64,29 @@ typedef struct name_record {
   int64_t chain_token;
 } name_record;
 
+/* A lease with which a client has put keys. */
+typedef struct lease_record {
+  int64_t lease;
+  int program, generation;
+} lease_record;
+
 static struct {
   etcd *cluster;
-  bool is_calm;
+  mood mood;
+  bool is_calm; /* there are no faults; only watches may be silent */
   bool is_sabotaged[REVS_MAX]; /* by create_revision */
   gone_key gone[GONE_MAX];
   int n_gone;
+  gone_key deleted[DELETED_MAX]; /* the last keys that an admin has deleted */
+  int n_deleted;
   delayed_hold delayed[DELAYED_MAX];
   int n_delayed;
   name_record names[NAMES_MAX];
+  int last_written[NAMES_MAX]; /* the number of the last write */
+  int n_writes;
+  bool is_applied[WRITES_MAX], is_refused[WRITES_MAX];
+  lease_record leases[LEASES_MAX];
+  int n_leases;
   process process; /* of the fiber below */
   bool is_ended, has_fiber;
   int64_t n_grants;
@@ -135,6 +164,14 @@ static user *next_user(user *of) {
   return &in->users[id];
 }
 
+/* From |ended_us| on, the hold of |of| is over without a release. */
+static void add_delay(const user *of, int64_t ended_us) {
+  if (of->wish.lock_delay_ms == 0 || is_sabotaged(of->token)) return;
+  if (checks.n_delayed == DELAYED_MAX) checks.n_delayed = 0;
+  checks.delayed[checks.n_delayed++] = (delayed_hold){
+      of->wish, of->token, ended_us + of->wish.lock_delay_ms * WORLD_MS};
+}
+
 /* As user_holds, but by the clock of the process of |of|. */
 static bool holds(user *of, int64_t *left_us) {
   bool it;
@@ -142,6 +179,10 @@ static bool holds(user *of, int64_t *left_us) {
   if (of->state != USER_HOLDS || of->in->has_crashed) return false;
   own = process_swap_clock(&of->in->process);
   it = user_holds(of, left_us);
+  if (!it && !of->is_delayed && el_lock_loss(of->lock) == EL_LOSS_EXPIRED) {
+    of->is_delayed = true;
+    add_delay(of, of->proven_until_us);
+  }
   process_swap_clock(own);
   return it;
 }
@@ -194,16 +235,34 @@ static void check_exclusion(user *of) {
 
 /* ---- order ---- */
 
-static void check_queue(user *of, int name) {
-  int n_older = 0;
+/* Tells whether the writer with |key| has become a reader: its marker is attached to its lease. */
+static bool is_downgraded(const etcd_key *key, int name) {
+  char text[KEY_MAX];
+  int len = snprintf(text, sizeof text, "n%d/write/read/%" PRIx64, name,
+                     key->create_rev);
+  const etcd_key *marker =
+      etcd_find(checks.cluster, (el_bytes){text, (size_t)len});
+  return marker != NULL && marker->lease == key->lease;
+}
+
+/* Returns how many keys of |name| are older than |token| and conflict with |mode|. */
+static int count_older(int name, int64_t token, el_mode mode) {
+  int n = 0;
   for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.cluster, i);
     lock_key it = parse(key);
-    if (it.name == name && key->create_rev < of->token &&
-        modes_conflict(it.mode, of->wish.mode)) {
-      n_older++;
+    if (it.name == name && key->create_rev < token &&
+        modes_conflict(it.mode, mode) &&
+        (mode != EL_MODE_READ || it.mode != EL_MODE_WRITE ||
+         !is_downgraded(key, name))) {
+      n++;
     }
   }
+  return n;
+}
+
+static void check_queue(user *of, int name) {
+  int n_older = count_older(name, of->token, of->wish.mode);
   if (n_older > 0 &&
       (of->wish.mode != EL_MODE_PERMIT || n_older >= of->wish.permits)) {
     world_violate("order of the queue", "%s is granted before %d older keys",
@@ -267,6 +326,26 @@ static void check_fairness(user *of, int name) {
   }
 }
 
+/* The users of one program wait in one queue for each kind of lock. Readers share a key, and permits
+ * have a key each, so that their order is etcd's. */
+static void check_turn(user *of) {
+  if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
+      of->wish.try_once) {
+    return;
+  }
+  for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
+    if (it->state == USER_WAITS && it->wish.mode == of->wish.mode &&
+        it->wish.names[0] == of->wish.names[0] && !it->wish.try_once &&
+        it->wish.lock_delay_ms == of->wish.lock_delay_ms &&
+        it->joined_us < of->joined_us &&
+        !el_completion_has(el_lock_completion(it->lock), EL_LOCK_DECIDED) &&
+        of->state == USER_HOLDS) {
+      world_violate("order in one program", "%s is granted before u%d",
+                    describe(of), it->id);
+    }
+  }
+}
+
 /* ---- lock delay ---- */
 
 static void check_delays(user *of) {
@@ -284,35 +363,36 @@ static void check_delays(user *of) {
 
 static void record_delay(user *of) {
   int64_t left_us;
-  if (of->wish.lock_delay_ms == 0 || is_sabotaged(of->token) ||
-      !holds(of, &left_us) || of->wish.max_hold_ms != 0) {
-    return;
-  }
-  if (checks.n_delayed == DELAYED_MAX) checks.n_delayed = 0;
-  checks.delayed[checks.n_delayed++] = (delayed_hold){
-      of->wish, of->token,
-      world_now_us() + left_us + of->wish.lock_delay_ms * WORLD_MS};
+  if (!holds(of, &left_us) || of->wish.max_hold_ms != 0) return;
+  add_delay(of, world_now_us() + left_us);
 }
 
 /* ---- what is in the way ---- */
 
-/* Tells whether the entry |it| of etcd, with |key|, may be in the way of |of|. Without faults, a key
- * of its own client that nobody uses is not: it lingers, and |of| can take it. */
-static bool is_in_the_way(const user *of, const etcd_key *key,
-                          const lock_key *it) {
-  bool is_own = false, is_used = false;
-  if (it->name < 0 || !wants_name(&of->wish, it->name) ||
-      !modes_conflict(it->mode, of->wish.mode)) {
-    return false;
+static const lease_record *find_lease(int64_t lease) {
+  for (int i = 0; i < checks.n_leases; i++) {
+    if (checks.leases[i].lease == lease) return &checks.leases[i];
   }
-  for (const user *at = of->in->users; at < of->in->users + of->in->n_users;
-       at++) {
-    if (at->lease == key->lease) is_own = true;
+  return NULL;
+}
+
+/* Tells whether the entry |it| of etcd conflicts with the wish of |of|. */
+static bool is_rival(const user *of, const lock_key *it) {
+  return it->name >= 0 && wants_name(&of->wish, it->name) &&
+         modes_conflict(it->mode, of->wish.mode);
+}
+
+/* Tells whether the entry |it| of etcd may be in the way of |of|. Without faults, a key that nobody
+ * uses is not: it lingers, and must be given up, or taken by |of|. */
+static bool is_in_the_way(const user *of, const lock_key *it) {
+  if (!is_rival(of, it)) return false;
+  for (user *at = next_user(NULL); checks.is_calm; at = next_user(at)) {
+    if (at == NULL) return false;
     if (at != of && at->state != USER_IDLE && wants_name(&at->wish, it->name)) {
-      is_used = true;
+      return true;
     }
   }
-  return !is_own || is_used || !checks.is_calm;
+  return true;
 }
 
 static bool is_blocked(const user *of) {
@@ -326,20 +406,59 @@ static bool is_blocked(const user *of) {
   for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.cluster, i);
     lock_key it = parse(key);
-    if (is_in_the_way(of, key, &it)) return true;
+    if (is_in_the_way(of, &it)) return true;
   }
   return false;
+}
+
+/* Tells whether another client has a key that makes a try of |of| fail, if only by lingering. */
+static bool has_rival(const user *of) {
+  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.cluster, i);
+    const lease_record *from = find_lease(key->lease);
+    lock_key it = parse(key);
+    if (is_rival(of, &it) && from != NULL &&
+        (from->program != of->in->process.id ||
+         from->generation != of->in->generation)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Returns for how long |of| may wait although nothing is in its way. */
+static int64_t limit_us(const user *of) {
+  int64_t ttl_ms = 0;
+  for (int i = 0; i < n_programs; i++) {
+    if (programs[i].ttl_ms > ttl_ms) ttl_ms = programs[i].ttl_ms;
+  }
+  switch (checks.mood) {
+    case MOOD_CALM:
+      return PROMPT_US;
+    case MOOD_DEAF:
+      return ((ttl_ms > REREAD_MS ? ttl_ms : REREAD_MS) +
+              ttl_ms / KEEPALIVE_DIV) *
+                 WORLD_MS +
+             2 * PROMPT_US;
+    case MOOD_MILD:
+      return of->saw_other
+                 ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + PROMPT_US
+                 : HANG_US;
+    default:
+      return INT64_MAX;
+  }
 }
 
 static void look_at_waiters(void) {
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->state != USER_WAITS) continue;
+    it->saw_other = it->saw_other || has_rival(it);
     if (is_blocked(it)) {
       it->saw_other = true;
       it->freed_us = 0;
     } else if (it->freed_us == 0) {
       it->freed_us = world_now_us();
-    } else if (checks.is_calm && world_now_us() - it->freed_us > PROMPT_US) {
+    } else if (world_now_us() - it->freed_us > limit_us(it)) {
       world_violate("progress", "%s waits for a free lock", describe(it));
     }
   }
@@ -353,13 +472,29 @@ void checks_on_join(user *of) {
   look_at_waiters();
 }
 
-static void check_time(const user *of, int64_t limit_ms) {
-  int64_t took_us =
-      world_now_us() - of->joined_us - (of->in->stopped_us - of->stopped_us);
+static void check_time(const user *of, int64_t took_us, int64_t limit_ms) {
   if (took_us > (limit_ms + LATE_MS) * WORLD_MS) {
     world_violate("a call ends in time", "%s took %" PRId64 " ms of %" PRId64,
                   describe(of), took_us / WORLD_MS, limit_ms);
   }
+}
+
+/* Without faults a try is answered at once. */
+static void check_wait(const user *of) {
+  int64_t took_us =
+      world_now_us() - of->joined_us - (of->in->stopped_us - of->stopped_us);
+  if (of->wish.timeout_ms >= 0) check_time(of, took_us, of->wish.timeout_ms);
+  if (checks.is_calm && of->wish.try_once) {
+    check_time(of, took_us, PROMPT_US / WORLD_MS);
+  }
+}
+
+void checks_on_end_of_call(const user *of, int64_t begun_us,
+                           int64_t timeout_ms) {
+  if (of->in->is_closing || of->in->process.stopped_until_us > world_now_us()) {
+    return;
+  }
+  check_time(of, world_now_us() - begun_us, timeout_ms);
 }
 
 static void check_failure(user *of, const el_error *err) {
@@ -373,6 +508,7 @@ static void check_failure(user *of, const el_error *err) {
     world_violate("true failure", "%s has no timeout: %s", describe(of),
                   err->text);
   }
+  if (checks.mood == MOOD_DEAF && err->code == EL_LOST) return; /* an admin */
   if (checks.is_calm && !is_locked && err->code != EL_TIMEOUT &&
       (err->code != EL_UNAVAILABLE || of->wish.timeout_ms < 0 ||
        of->wish.timeout_ms > SHORT_MS)) {
@@ -380,13 +516,35 @@ static void check_failure(user *of, const el_error *err) {
   }
 }
 
+static bool is_key_of(const user *of, el_bytes key);
+
+/* A key that an admin has deleted must not lead to a grant. (A hand-over is told by a watch only.) */
+static void check_deleted(const user *of) {
+  if (of->wish.mode == EL_MODE_READ || of->wish.mode == EL_MODE_PERMIT ||
+      checks.names[of->wish.names[0]].last_token == of->token ||
+      of->in->stopped_us != of->stopped_us) {
+    return;
+  }
+  for (int i = 0; i < DELETED_MAX; i++) {
+    const gone_key *it = &checks.deleted[i];
+    if (it->create_rev == of->token && it->at_us + FRESH_US < world_now_us() &&
+        is_key_of(of, (el_bytes){it->text, it->len})) {
+      world_violate("a grant has its keys", "%s, deleted %.0f ms before",
+                    describe(of),
+                    (double)(world_now_us() - it->at_us) / WORLD_MS);
+    }
+  }
+}
+
 static void check_grant(user *of) {
   int64_t left_us, now_us = world_now_us();
+  check_deleted(of);
   if (is_sabotaged(of->token) || !holds(of, &left_us)) return;
   check_exclusion(of);
   /* the look at another hold may have waited for a mutex of a process that is stopped */
   if (world_now_us() != now_us) return;
   check_own_keys(of);
+  check_turn(of);
   check_delays(of);
   for (int i = 0; i < of->wish.n_names; i++) {
     check_queue(of, of->wish.names[i]);
@@ -399,7 +557,7 @@ void checks_on_decided(user *of, const el_error *err) {
   if (of->in->is_closing || of->in->process.stopped_until_us > world_now_us()) {
     return;
   }
-  if (of->wish.timeout_ms >= 0) check_time(of, of->wish.timeout_ms);
+  check_wait(of);
   if (err->code != EL_OK) {
     check_failure(of, err);
     return;
@@ -416,7 +574,9 @@ static void check_loss(user *of) {
   if (loss == EL_LOSS_MAX_HOLD && of->wish.max_hold_ms == 0) {
     world_violate("true loss", "%s has no max_hold", describe(of));
   }
-  if (checks.is_calm && loss != EL_LOSS_MAX_HOLD) {
+  if (loss != EL_LOSS_MAX_HOLD && !is_sabotaged(of->token) &&
+      (checks.is_calm ||
+       (checks.mood == MOOD_MILD && of->in->ttl_ms >= STEADY_TTL_MS))) {
     world_violate("no false loss", "%s: %d", describe(of), (int)loss);
   }
 }
@@ -427,10 +587,29 @@ void checks_on_release(user *of) {
   world_trace("%s releases", describe(of));
 }
 
+/* Tells whether another user of the program may share the key of |of|, or take it over. */
+static bool may_pass_on(const user *of) {
+  for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
+    if (it != of && it->state != USER_IDLE &&
+        wants_name(&it->wish, of->wish.names[0])) {
+      return true;
+    }
+  }
+  return of->wish.linger_ms > 0;
+}
+
 void checks_on_released(user *of, const el_error *err) {
-  if (of->in->is_closing || err->code == EL_OK) return;
+  if (of->in->is_closing) return;
+  if (err->code == EL_OK) {
+    if (of->gone_us != 0 && !may_pass_on(of)) {
+      world_violate("true release", "%s, whose key was gone before",
+                    describe(of));
+    }
+    return;
+  }
   world_trace("%s: the release: %s", describe(of), err->text);
-  if (checks.is_calm && el_lock_loss(of->lock) == EL_LOSS_NONE) {
+  if (checks.is_calm && el_lock_loss(of->lock) == EL_LOSS_NONE &&
+      !is_sabotaged(of->token)) {
     world_violate("no false failure", "%s: the release: %s", describe(of),
                   err->text);
   }
@@ -444,7 +623,173 @@ void checks_on_end(program *of) {
   }
 }
 
+/* A loss is told within LATE_MS, also to a user that only waits for it. */
+void checks_on_waited(user *of, bool is_told) {
+  int64_t left_us, late_us = world_now_us() - LATE_MS * WORLD_MS;
+  if (of->in->is_closing) return;
+  if (is_told && el_lock_loss(of->lock) == EL_LOSS_NONE) {
+    world_violate("true loss", "%s is told of an end that is none",
+                  describe(of));
+  }
+  if (is_told) {
+    holds(of, &left_us); /* records the lock delay */
+    return;
+  }
+  if ((of->wish.max_hold_ms > 0 &&
+       of->granted_us + of->wish.max_hold_ms * WORLD_MS < late_us) ||
+      (of->proven_until_us < late_us && of->proven_until_us > 0 &&
+       !user_holds(of, &left_us))) {
+    world_violate("a loss is told in time", "%s", describe(of));
+  }
+}
+
+/* Nothing is left of a client that was closed. */
+void checks_on_closed(program *of) {
+  el_stats stats;
+  el_counters_read(&el_client_shared(of->client)->counters, &stats);
+  if (stats.held != 0 || stats.waiting != 0) {
+    world_violate("true counters", "p%d: %d held, %d waiting after the close",
+                  of->process.id, (int)stats.held, (int)stats.waiting);
+  }
+  if (!checks.is_calm) return;
+  if (stats.failed_attempts > FAILED_MAX) {
+    world_violate("no false failure", "p%d: %d failed attempts", of->process.id,
+                  (int)stats.failed_attempts);
+  }
+  for (int i = 0; i < checks.n_leases; i++) {
+    const lease_record *it = &checks.leases[i];
+    if (it->program == of->process.id && it->generation == of->generation &&
+        etcd_has_lease(checks.cluster, it->lease)) {
+      world_violate("nothing left", "a lease of p%d, after its close",
+                    of->process.id);
+    }
+  }
+}
+
+/* ---- writes by a hold ---- */
+
+int checks_on_write(const user *of, char *key, char *value) {
+  int number = checks.n_writes + 1;
+  if (number == WRITES_MAX) return 0;
+  checks.n_writes = number;
+  sprintf(key, "data/n%d", of->wish.names[0]);
+  snprintf(value, DATUM_MAX, "%d %d %" PRId64 " %d %d", number,
+           of->wish.names[0], of->token, of->in->process.id, of->id);
+  return number;
+}
+
+/* Returns the key of |name| that was created as |token|, if it belongs to the queue. */
+static const etcd_key *find_holder(int name, int64_t token) {
+  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.cluster, i);
+    if (key->create_rev == token && parse(key).name == name) return key;
+  }
+  return NULL;
+}
+
+/* Tells whether the key of |name| by which |writer| held has passed on to another user. */
+static bool is_passed_on(const user *writer, int name, int64_t token) {
+  for (const user *it = writer->in->users;
+       it < writer->in->users + writer->in->n_users; it++) {
+    if (it != writer && it->state == USER_HOLDS && it->token == token &&
+        wants_name(&it->wish, name) && it->wish.mode != EL_MODE_READ &&
+        it->wish.mode != EL_MODE_PERMIT) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A write is applied only during its hold, once, and in the order of the calls. (Permits are held by
+ * several users at once, so their writes have no order.) */
+static void check_written(const etcd_key *datum) {
+  char text[DATUM_MAX];
+  int number, name, program_id, user_id, *last;
+  int64_t token;
+  const etcd_key *key;
+  lock_key it;
+  snprintf(text, sizeof text, "%.*s", (int)datum->value.len, datum->value.data);
+  if (sscanf(text, "%d %d %" SCNd64 " %d %d", &number, &name, &token,
+             &program_id, &user_id) != 5) {
+    return;
+  }
+  last = &checks.last_written[name];
+  key = find_holder(name, token);
+  if (key == NULL) {
+    world_violate("guarded writes", "%s, whose key is gone", text);
+    return;
+  }
+  it = parse(key);
+  if (checks.is_applied[number] || checks.is_refused[number] ||
+      (it.mode != EL_MODE_PERMIT && number < *last)) {
+    world_violate("guarded writes", "%s after %d, applied: %d, refused: %d",
+                  text, *last, checks.is_applied[number],
+                  checks.is_refused[number]);
+  }
+  *last = number;
+  checks.is_applied[number] = true;
+  if (count_older(name, token, it.mode) >=
+          (it.mode == EL_MODE_PERMIT ? it.permits : 1) ||
+      is_passed_on(&programs[program_id].users[user_id], name, token)) {
+    world_violate("guarded writes", "%s, while another holds", text);
+  }
+}
+
+void checks_on_written(user *of, int number, const el_txn_answer *answer) {
+  bool is_done = answer->err.code == EL_OK && answer->succeeded;
+  int64_t left_us;
+  if (is_done && !checks.is_applied[number]) {
+    world_violate("true write", "%d of %s is not applied", number,
+                  describe(of));
+  }
+  if (is_done) return;
+  world_trace("%s: write %d: %s", describe(of), number, answer->err.text);
+  if (answer->err.code == EL_OK || answer->err.is_definite) {
+    checks.is_refused[number] = true;
+    if (checks.is_applied[number]) {
+      world_violate("true write", "%d of %s is applied, but told as not",
+                    number, describe(of));
+    }
+  }
+  if (checks.is_calm && !of->in->is_closing && user_holds(of, &left_us)) {
+    world_violate("no false failure", "%s: write %d: %s", describe(of), number,
+                  answer->err.text);
+  }
+}
+
 /* ---- changes ---- */
+
+static bool is_key_of(const user *of, el_bytes key) {
+  const el_keys *at = of->state == USER_HOLDS ? el_lock_keys(of->lock) : NULL;
+  while (at != NULL && !el_bytes_are_equal(el_keys_own(at), key))
+    at = at->next;
+  return at != NULL;
+}
+
+/* |key| of a hold is gone: if its lease has ended, its holders must have known before. (A client that
+ * has tried to delete a key, and then does not find it, takes it for deleted if its lease is alive.) */
+static void check_ended(const etcd_key *key, etcd_cause cause) {
+  for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
+    if (it->token != key->create_rev || !is_key_of(it, key->key)) continue;
+    if (cause != ETCD_BY_ADMIN || checks.is_calm) it->gone_us = world_now_us();
+    if (cause == ETCD_BY_EXPIRY && !is_sabotaged(key->create_rev) &&
+        world_now_us() < it->proven_until_us + MARGIN_US) {
+      world_violate("margin", "%s is held until %.1f ms before its key ends",
+                    describe(it),
+                    (double)(world_now_us() - it->proven_until_us) / WORLD_MS);
+    }
+  }
+}
+
+static void record_lease(const etcd_change *change) {
+  if (find_lease(change->after->lease) != NULL ||
+      checks.n_leases == LEASES_MAX) {
+    return;
+  }
+  checks.leases[checks.n_leases++] =
+      (lease_record){change->after->lease, change->client,
+                     programs[change->client].generation};
+}
 
 /* A key that a client deletes, or that ends with its lease, must not look held. The change comes
  * outside of all fibers, so the fiber below looks, at the same time. */
@@ -454,34 +799,52 @@ void checks_on_change(void *arg, const etcd_change *change) {
   world_trace("etcd: rev %" PRId64 " %.*s %s", change->rev, (int)key->key.len,
               key->key.data, change->after != NULL ? "put" : "deleted");
   if (change->rev >= REVS_MAX) abort();
-  if (change->after == NULL && change->cause != ETCD_BY_ADMIN) {
+  if (change->after == NULL) {
+    bool is_deleted = change->cause == ETCD_BY_ADMIN;
+    gone_key *gone = is_deleted
+                         ? &checks.deleted[checks.n_deleted++ % DELETED_MAX]
+                         : &checks.gone[checks.n_gone++];
+    *gone = (gone_key){.create_rev = key->create_rev,
+                       .at_us = world_now_us(),
+                       .len = key->key.len};
     if (checks.n_gone == GONE_MAX || key->key.len > KEY_MAX) abort();
-    gone_key *gone = &checks.gone[checks.n_gone++];
-    *gone = (gone_key){.create_rev = key->create_rev, .len = key->key.len};
     memcpy(gone->text, key->key.data, key->key.len);
   }
-  fiber_wake(&checks, 1);
-}
-
-static bool is_key_of(const user *of, const gone_key *gone) {
-  const el_keys *at = of->state == USER_HOLDS ? el_lock_keys(of->lock) : NULL;
-  for (; at != NULL; at = at->next) {
-    if (el_bytes_are_equal(el_keys_own(at),
-                           (el_bytes){gone->text, gone->len})) {
-      return true;
-    }
+  if (change->after == NULL && change->cause != ETCD_BY_TXN) {
+    check_ended(key, change->cause);
   }
-  return false;
+  if (change->after != NULL && change->client >= 0) {
+    if (key->lease != 0) record_lease(change);
+    if (has_prefix(key->key.data, "data/")) check_written(key);
+  }
+  fiber_wake(&checks, 1);
 }
 
 static void check_gone(const gone_key *gone) {
   int64_t left_us;
   if (is_sabotaged(gone->create_rev)) return;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
-    if (it->token == gone->create_rev && is_key_of(it, gone) &&
+    if (it->token == gone->create_rev &&
+        is_key_of(it, (el_bytes){gone->text, gone->len}) &&
         holds(it, &left_us)) {
       world_violate("no hold without its key", "%s, for %.1f ms more",
                     describe(it), (double)left_us / WORLD_MS);
+    }
+  }
+}
+
+/* Notes until when the holds are proven. (The look ends a hold whose time is over, so it must not
+ * disturb a user that waits for that.) A hold whose key an admin has deleted is lost when its key is
+ * read, every TTL/3, even if watches are silent. */
+static void look_at_holds(void) {
+  int64_t left_us;
+  for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
+    int64_t limit_us = it->in->ttl_ms / KEEPALIVE_DIV * WORLD_MS + PROMPT_US;
+    if (it->waits_lost || !holds(it, &left_us)) continue;
+    if (checks.is_calm && it->gone_us != 0 && it->in->n_users == 1 &&
+        it->in->lingering == 0 && world_now_us() > it->gone_us + limit_us) {
+      world_violate("a loss is told in time", "%s, whose key is gone",
+                    describe(it));
     }
   }
 }
@@ -493,6 +856,7 @@ static void look(void *arg) {
     for (int i = 0; i < checks.n_gone; i++)
       check_gone(&checks.gone[i]);
     checks.n_gone = 0;
+    look_at_holds();
     look_at_waiters();
   }
   checks.has_fiber = false;
@@ -500,10 +864,11 @@ static void look(void *arg) {
 
 /* ---- the history ---- */
 
-void checks_begin(etcd *cluster, bool is_calm) {
+void checks_begin(etcd *cluster, mood of) {
   memset(&checks, 0, sizeof checks);
   checks.cluster = cluster;
-  checks.is_calm = is_calm;
+  checks.mood = of;
+  checks.is_calm = of == MOOD_CALM || of == MOOD_DEAF;
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)
     checks.names[i].last_program = -1;

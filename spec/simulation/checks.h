@@ -4,10 +4,21 @@
 #define SIMULATION_CHECKS_H
 
 #include "etcd.h"
+#include "etcd/txn.h"
 #include "program.h"
 
-/* Begins the checks of a history whose data are in |cluster|. |is_calm|: it has no faults. */
-void checks_begin(etcd *cluster, bool is_calm);
+/* What a history does to its programs. The promises differ. */
+typedef enum mood {
+  MOOD_CALM, /* no faults */
+  MOOD_DEAF, /* as if a proxy held the events of all watches back */
+  MOOD_MILD, /* now and then one of three members fails */
+  MOOD_WILD
+} mood;
+
+enum { DATUM_MAX = 64 }; /* bytes of a value that a user writes */
+
+/* Begins the checks of a history whose data are in |cluster|. */
+void checks_begin(etcd *cluster, mood of);
 void checks_end(void);
 int64_t checks_n_grants(void);
 
@@ -24,8 +35,19 @@ void checks_on_decided(user *of, const el_error *err);
 void checks_on_release(user *of);
 /* The release of |of| has ended with |err|. */
 void checks_on_released(user *of, const el_error *err);
+/* |of| is about to write by its hold. Returns the number of the write, and its key and value in |key|
+ * and |value|; 0: there were too many. */
+int checks_on_write(const user *of, char *key, char *value);
+void checks_on_written(user *of, int number, const el_txn_answer *answer);
+/* The call of |of| that began at |begun_us| with |timeout_ms| has ended. */
+void checks_on_end_of_call(const user *of, int64_t begun_us,
+                           int64_t timeout_ms);
+/* |of| has waited for the end of its hold. |is_told|: the end came. */
+void checks_on_waited(user *of, bool is_told);
 /* The program has crashed or closed its client. */
 void checks_on_end(program *of);
+/* The client of |of| has stopped. */
+void checks_on_closed(program *of);
 
 /* Checks, when all programs have ended and their leases are over, that nothing is left. */
 void checks_nothing_left(void);

@@ -845,7 +845,7 @@ void etcd_admin_delete(etcd *cluster, el_bytes key) {
 }
 
 void etcd_admin_revoke(etcd *cluster, int64_t lease) {
-  lease_revoke(cluster, lease, ETCD_BY_ADMIN, ETCD_CLIENT_ADMIN);
+  lease_revoke(cluster, lease, ETCD_BY_REVOKE, ETCD_CLIENT_ADMIN);
 }
 
 void etcd_compact(etcd *cluster) {

@@ -143,6 +143,9 @@ void etcd_lag(etcd *cluster, int member, int64_t until_us, int64_t lag_us);
 void etcd_restart(etcd *cluster, int member, int64_t until_us);
 bool etcd_is_up(const etcd *cluster, int member);
 
+/* Returns the member that leads; negative: none does. */
+int etcd_leader(const etcd *cluster);
+
 /* Compacts the history of the keys up to the present revision. */
 void etcd_compact(etcd *cluster);
 

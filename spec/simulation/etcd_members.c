@@ -247,6 +247,8 @@ bool etcd_is_up(const etcd *cluster, int index) {
   return world_now_us() >= cluster->members[index].down_until_us;
 }
 
+int etcd_leader(const etcd *cluster) { return cluster->leader; }
+
 void etcd_elect(etcd *cluster, int64_t pause_us) {
   world_trace("etcd: the leader is lost");
   members_lose_leader(cluster, pause_us);

@@ -1,10 +1,13 @@
 /* simulation history: draws the programs, the network and the faults of one history, and runs it.
  *
- * In 3 of 10 histories there are no faults, so that normal operation is tested, too. In the others
- * the kinds of faults and their number differ widely. After |end_us| the faults end, the users
+ * In 3 of 10 histories there are no faults, so that normal operation is tested, too. In some there
+ * are only faults under which a client must still serve its users in time. In the others the kinds of
+ * faults and their number differ widely. After |end_us| the faults end, the users
  * finish, and nothing may be left. */
 #include "history.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +34,7 @@ typedef enum trouble {
   TROUBLE_DELETE,
   TROUBLE_DETACH,
   TROUBLE_REVOKE,
+  TROUBLE_USER_DATA,
   TROUBLES
 } trouble;
 
@@ -41,7 +45,7 @@ static struct {
   etcd *cluster;
   etcd_options options;
   address *addresses[ENDPOINTS_MAX];
-  bool is_calm;
+  mood mood;
   int n_members;
   int weights[TROUBLES]; /* how often each happens, beside the others */
   int64_t pause_us;      /* the mean time between two */
@@ -70,7 +74,7 @@ static void sabotage(trouble what) {
   char text[80];
   if (n == 0) return;
   key = *etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
-  if (key.key.len > sizeof text) return;
+  if (key.lease == 0 || key.key.len > sizeof text) return;
   memcpy(text, key.key.data, key.key.len);
   key.key.data = text;
   for (size_t i = 0; i < n; i++) {
@@ -94,9 +98,53 @@ static void sabotage(trouble what) {
   }
 }
 
+/* An admin puts a key below the name of a lock, which is in no queue: it looks like a key without
+ * its lease, or like the marker of a writer that has become a reader. */
+static void put_user_data(void) {
+  size_t n = etcd_n_keys(history.cluster);
+  int64_t id = world_random(1, INT32_MAX);
+  int name = (int)world_random(0, programs_behave.n_names - 1);
+  char text[80], *at;
+  snprintf(text, sizeof text, "n%d/%" PRIx64, name, id);
+  if (n > 0 && world_chance(700)) {
+    const etcd_key *key =
+        etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
+    snprintf(text, sizeof text, "%.*s", (int)key->key.len, key->key.data);
+    at = strstr(text, "/write/");
+    if (at == NULL || strchr(at + 7, '/') != NULL) return;
+    sprintf(at + 7, "read/%" PRIx64, key->create_rev);
+  }
+  if (etcd_find(history.cluster, (el_bytes){text, strlen(text)}) != NULL)
+    return;
+  world_trace("an admin puts %s", text);
+  etcd_admin_put(history.cluster, (el_bytes){text, strlen(text)},
+                 (el_bytes){"data", 4}, 0);
+}
+
 static void restart(int member) {
   network_break(history.cluster, member);
   etcd_restart(history.cluster, member, soon(3000));
+}
+
+/* One member that does not lead hangs, is restarted, or closes its connections. */
+static void make_mild(void) {
+  int member = any_member();
+  int64_t until_us = soon(6000);
+  switch (world_random(0, 2)) {
+    case 0:
+      network_pause(history.cluster, member, until_us);
+      break;
+    case 1:
+      network_break(history.cluster, member);
+      break;
+    default:
+      if (member == etcd_leader(history.cluster)) return;
+      network_break(history.cluster, member);
+      etcd_restart(history.cluster, member, until_us);
+      break;
+  }
+  world_trace("mild trouble with member %d", member);
+  fiber_sleep(until_us - world_now_us());
 }
 
 static void partition(void) {
@@ -160,6 +208,9 @@ static void make(trouble what) {
     case TROUBLE_REVOKE:
       sabotage(what);
       return;
+    case TROUBLE_USER_DATA:
+      put_user_data();
+      return;
     case TROUBLES:
       return;
   }
@@ -210,11 +261,17 @@ static void remove_detached(void) {
 
 static void run_troubles(void *arg) {
   (void)arg;
-  while (!history.is_calm && world_now_us() < programs_behave.end_us) {
+  while (history.mood != MOOD_CALM && world_now_us() < programs_behave.end_us) {
     fiber_sleep(world_random(0, 2 * history.pause_us));
-    make(draw_trouble());
+    if (history.mood == MOOD_MILD) {
+      make_mild();
+    } else {
+      make(history.mood != MOOD_DEAF              ? draw_trouble()
+           : programs_behave.kinds != KINDS_MULTI ? TROUBLE_DELETE
+                                                  : TROUBLE_USER_DATA);
+    }
   }
-  if (history.is_calm) fiber_sleep(programs_behave.end_us);
+  if (history.mood == MOOD_CALM) fiber_sleep(programs_behave.end_us);
   end_faults();
 }
 
@@ -231,7 +288,8 @@ static void draw_options(etcd_options *to) {
   to->write_max_us = to->write_min_us + world_random(0, 20 * WORLD_MS);
   to->read_min_us = world_random(50, 1000);
   to->read_max_us = to->read_min_us + world_random(0, 5 * WORLD_MS);
-  if (history.is_calm) return;
+  if (history.mood == MOOD_DEAF) to->watch_lost = 1000;
+  if (history.mood != MOOD_WILD) return;
   to->slow = some(50);
   to->slow_max_us = world_random(1, 3000) * WORLD_MS;
   to->late_expiry_ms = (int)world_random(0, 2000);
@@ -265,7 +323,7 @@ static void draw_paths(void) {
       path *way = &history.addresses[i]->paths[k];
       way->min_us = world_random(50, far_us);
       way->max_us = way->min_us + world_random(0, far_us);
-      if (history.is_calm) continue;
+      if (history.mood != MOOD_WILD) continue;
       way->slow = some(30);
       way->slow_max_us = world_random(1, 2000) * WORLD_MS;
       way->lost = some(20);
@@ -277,12 +335,14 @@ static void draw_program(int id) {
   program *of = &programs[id];
   memset(of, 0, sizeof *of);
   of->process.clock_ahead_us = world_random(0, 10) * WORLD_S;
-  of->process.clock_ppm = history.is_calm ? 0 : world_random(-300, 300);
+  of->process.clock_ppm =
+      history.mood < MOOD_MILD ? 0 : world_random(-300, 300);
   of->process.preempted = world_chance(300) ? 200 : 0;
   of->n_users = world_chance(300) ? 1 : (int)world_random(2, USERS_MAX);
   of->ttl_ms = world_random(2, 15) * 1000;
   of->lock_delay_ms = world_random(1, 3) * 1000;
   of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
+  of->linger_max_ms = history.mood == MOOD_DEAF ? 60000 : 3000;
   of->n_endpoints = history.n_members;
   for (int i = 0; i < history.n_members; i++)
     of->endpoints[i] = names[i];
@@ -298,14 +358,20 @@ static void draw_behaviour(behaviour *to) {
       .timing_out = some(500),
       .max_holding = some(200),
       .delaying = some(500),
+      .writing = some(500),
+      .downgrading = some(300),
       .end_us = world_random(3, 30) * WORLD_S};
+  if (history.mood == MOOD_DEAF) to->end_us *= 2;
   if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
 }
 
 static void draw(void) {
   memset(&history, 0, sizeof history);
-  history.is_calm = world_chance(300);
-  history.n_members = world_chance(500) ? 1 : ETCD_MEMBERS_MAX;
+  history.mood = world_chance(300)   ? world_chance(250) ? MOOD_DEAF : MOOD_CALM
+                 : world_chance(200) ? MOOD_MILD
+                                     : MOOD_WILD;
+  history.n_members =
+      world_chance(500) && history.mood != MOOD_MILD ? 1 : ETCD_MEMBERS_MAX;
   draw_options(&history.options);
   draw_behaviour(&programs_behave);
   draw_troubles();
@@ -335,6 +401,7 @@ static bool have_ended(void) {
 }
 
 static bool is_empty(void) {
+  remove_detached(); /* a write may be applied late */
   return etcd_n_keys(history.cluster) == 0 &&
          etcd_n_leases(history.cluster) == 0;
 }
@@ -356,7 +423,6 @@ static void run(void) {
     world_violate("progress", "the programs have not ended");
     return;
   }
-  remove_detached();
   if (!run_until(is_empty, world_now_us() + EXPIRY_US)) checks_nothing_left();
   checks_end();
   if (!run_until(are_gone, world_now_us() + FINISH_US)) {
@@ -367,7 +433,7 @@ static void run(void) {
 bool history_run(uint64_t seed, history_counts *counts) {
   world_begin(seed);
   draw();
-  checks_begin(history.cluster, history.is_calm);
+  checks_begin(history.cluster, history.mood);
   for (int i = 0; i < n_programs; i++)
     program_start(i);
   fiber_detach(fiber_start(&history.process, run_troubles, NULL));

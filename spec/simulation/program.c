@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/container_of.h"
 #include "checks.h"
+#include "lock/guarded.h"
 #include "network.h"
 #include "world.h"
 
@@ -45,11 +46,11 @@ static void on_wake(el_wake *wake, uint64_t id) {
   fiber_wake(EL_CONTAINER_OF(wake, user_wake, wake)->of, 1);
 }
 
-/* Waits for |event| of the lock of |of|, for at most |timeout_ms| (negative: no limit), or until the
- * program crashes; returns whether the event has occurred. A program with one user blocks in the call, as a script does. Another
- * waits as an event loop does: other users run meanwhile. */
-static bool await(user *of, el_lock *lock, unsigned event, int64_t timeout_ms) {
-  el_completion *completion = el_lock_completion(lock);
+/* Waits for |event| of |completion|, for at most |timeout_ms| (negative: no limit), or until the
+ * program crashes; returns whether the event has occurred. A program with one user blocks in the
+ * call, as a script does. Another waits as an event loop does: other users run meanwhile. */
+static bool await(user *of, el_completion *completion, unsigned event,
+                  int64_t timeout_ms) {
   int64_t begun_us = process_clock_us(&of->in->process);
   user_wake woken = {{on_wake}, of};
   for (;;) {
@@ -61,7 +62,7 @@ static bool await(user *of, el_lock *lock, unsigned event, int64_t timeout_ms) {
     if (el_completion_has(completion, event)) return true;
     if (left_ms <= 0 || of->in->has_crashed) return false;
     if (of->in->n_users == 1) {
-      el_shared_wait(el_lock_shared(lock), completion, event,
+      el_shared_wait(el_lock_shared(of->lock), completion, event,
                      left_ms < SLICE_MS ? left_ms : SLICE_MS);
     } else if (el_completion_arm(completion, event, &woken.wake, 1)) {
       leave_lua(of->in);
@@ -121,7 +122,9 @@ static wish make_wish(const user *of) {
     it.timeout_ms = it.try_once ? 5000 : world_random(1, 5000);
   }
   if (world_chance(how->max_holding)) it.max_hold_ms = world_random(1, 1000);
-  if (world_chance(of->in->lingering)) it.linger_ms = world_random(1, 3000);
+  if (world_chance(of->in->lingering)) {
+    it.linger_ms = world_random(1, of->in->linger_max_ms);
+  }
   if (world_chance(how->delaying)) it.lock_delay_ms = of->in->lock_delay_ms;
   return it;
 }
@@ -150,13 +153,92 @@ static el_lock *begin(user *of, el_error *err) {
   return el_lock_new(el_client_shared(of->in->client), &options, err);
 }
 
+/* ---- one hold ---- */
+
+enum { WRITE_MIN_MS = 2000, WRITE_MAX_MS = 5000 };
+
+/* Sends |guarded| and waits for the answer. NULL: it was not sent, or the program has crashed. */
+static const el_txn_answer *commit(user *of, el_guarded *guarded,
+                                   int64_t timeout_ms) {
+  el_error err;
+  if (!el_guarded_start(guarded, timeout_ms, &err) ||
+      !await(of, el_guarded_completion(guarded), EL_GUARDED_ANSWERED, -1)) {
+    return NULL;
+  }
+  return el_guarded_wait(guarded, 0);
+}
+
+/* Writes to the data that the lock protects. */
+static void write_data(user *of) {
+  int64_t begun_us = world_now_us(), stopped_us = of->in->stopped_us;
+  int64_t timeout_ms = world_random(WRITE_MIN_MS, WRITE_MAX_MS);
+  char key[16], value[DATUM_MAX];
+  int number = checks_on_write(of, key, value);
+  el_guarded *guarded;
+  el_op put = {.kind = EL_OP_PUT};
+  if (number == 0) return;
+  guarded = el_guarded_new(el_lock_shared(of->lock));
+  put.key = (el_bytes){key, strlen(key)};
+  put.value = (el_bytes){value, strlen(value)};
+  el_guarded_guard_lock(guarded, of->lock);
+  if (el_guarded_add(guarded, &put)) {
+    const el_txn_answer *answer = commit(of, guarded, timeout_ms);
+    if (answer != NULL) checks_on_written(of, number, answer);
+    if (answer != NULL && stopped_us == of->in->stopped_us) {
+      checks_on_end_of_call(of, begun_us, timeout_ms);
+    }
+  }
+  el_guarded_drop(guarded);
+}
+
+/* Makes a write hold a read hold. The user counts as a reader from the call on. */
+static void downgrade(user *of) {
+  el_guarded *guarded = el_guarded_new(el_lock_shared(of->lock));
+  of->wish.mode = EL_MODE_READ;
+  of->is_downgraded = true;
+  el_lock_downgrade(of->lock);
+  if (el_guarded_downgrade(guarded, of->lock)) {
+    commit(of, guarded, world_random(WRITE_MIN_MS, WRITE_MAX_MS));
+  }
+  el_guarded_drop(guarded);
+}
+
+static void use(user *of) {
+  if (of->wish.mode != EL_MODE_READ && world_chance(programs_behave.writing)) {
+    write_data(of);
+  }
+  if (of->wish.mode == EL_MODE_WRITE &&
+      world_chance(programs_behave.downgrading)) {
+    downgrade(of);
+  }
+}
+
+/* Waits until the hold is lost, for at most |hold_us|. */
+static void wait_lost(user *of, int64_t hold_us) {
+  int64_t stopped_us = of->in->stopped_us;
+  bool is_told;
+  of->waits_lost = true;
+  is_told = await(of, el_lock_completion(of->lock), EL_LOCK_ENDED,
+                  hold_us / WORLD_MS);
+  of->waits_lost = false;
+  if (!of->in->has_crashed && stopped_us == of->in->stopped_us) {
+    checks_on_waited(of, is_told);
+  }
+}
+
 static void hold(user *of) {
   int64_t begun_us = world_now_us(),
           hold_us = world_random(0, programs_behave.hold_us), left_us;
+  use(of);
+  if (world_chance(300)) {
+    wait_lost(of, hold_us);
+    return;
+  }
   /* A user looks at its hold from time to time, and stops when it is lost. */
   while (world_now_us() < begun_us + hold_us && !of->in->is_closing &&
          user_holds(of, &left_us)) {
     rest(of, world_random(0, hold_us / 4 + 1));
+    if (user_holds(of, &left_us)) use(of);
   }
 }
 
@@ -168,7 +250,7 @@ static void end(user *of, el_lock *lock) {
   el_lock_release(lock);
   if (!was_held) return;
   of->stopped_us = of->in->stopped_us;
-  if (await(of, lock, EL_LOCK_RELEASED, 2000)) {
+  if (await(of, el_lock_completion(lock), EL_LOCK_RELEASED, 2000)) {
     el_lock_wait_released(lock, 0, &err);
     checks_on_released(of, &err);
   }
@@ -185,9 +267,13 @@ static void acquire(user *of) {
   of->lock = lock;
   of->state = USER_WAITS;
   checks_on_join(of);
-  if (await(of, lock, EL_LOCK_DECIDED, -1)) {
+  if (await(of, el_lock_completion(lock), EL_LOCK_DECIDED, -1)) {
     el_lock_wait(lock, 0, &err);
     if (err.code == EL_OK) {
+      of->granted_us = world_now_us();
+      of->proven_until_us = 0;
+      of->gone_us = 0;
+      of->is_downgraded = of->is_delayed = false;
       of->token = el_lock_token(lock);
       of->lease = el_lock_lease(lock);
       of->state = USER_HOLDS;
@@ -202,8 +288,12 @@ static void acquire(user *of) {
 }
 
 bool user_holds(user *of, int64_t *left_us) {
-  return of->state == USER_HOLDS &&
-         el_lock_hold(of->lock, left_us) == EL_HOLD_HELD;
+  if (of->state != USER_HOLDS ||
+      el_lock_hold(of->lock, left_us) != EL_HOLD_HELD) {
+    return false;
+  }
+  of->proven_until_us = world_now_us() + *left_us;
+  return true;
 }
 
 static void run_user(void *arg) {
@@ -249,6 +339,7 @@ static void end_client(program *of) {
   leave_lua(of);
   while (of->n_running > 0)
     fiber_wait(of, INT64_MAX);
+  checks_on_closed(of);
   el_client_free(of->client);
   of->client = NULL;
 }

@@ -53,6 +53,12 @@ typedef struct user {
       stopped_us; /* |stopped_us| of the program at the begin of the present call */
   int64_t
       freed_us; /* since when nothing of others is in its way; 0: something is */
+  int64_t granted_us;
+  /* until when its hold was known to be proven, by the world's clock */
+  int64_t proven_until_us;
+  int64_t gone_us; /* when a key of its hold was gone; 0: it was not */
+  bool waits_lost; /* it waits for the end of its hold */
+  bool is_delayed; /* its hold has expired, and its lock delay is recorded */
 } user;
 
 struct program {
@@ -69,7 +75,7 @@ struct program {
   int lingering; /* per mille of acquisitions that linger */
   const char *endpoints[ENDPOINTS_MAX];
   int n_endpoints;
-  int64_t ttl_ms;
+  int64_t ttl_ms, linger_max_ms;
   bool
       is_lua_taken; /* by a user that runs or blocks: only one does at a time */
   bool
@@ -90,9 +96,9 @@ typedef struct behaviour {
   kinds kinds;
   int n_names;
   int64_t think_us, hold_us; /* the longest pause, the longest hold */
-  int trying, timing_out, max_holding, delaying,
-      writing;    /* per mille of acquisitions */
-  int64_t end_us; /* when users begin no new acquisition */
+  int trying, timing_out, max_holding, delaying, writing,
+      downgrading; /* per mille of acquisitions */
+  int64_t end_us;  /* when users begin no new acquisition */
 } behaviour;
 
 extern behaviour programs_behave;
