@@ -395,7 +395,21 @@ static bool is_in_the_way(const user *of, const lock_key *it) {
   return true;
 }
 
-static bool is_blocked(const user *of) {
+/* Tells whether as many others hold a permit, or were first, as there are permits. */
+static bool are_permits_taken(const user *of) {
+  int n = 0;
+  for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
+    if (it != of && it->state != USER_IDLE &&
+        wishes_conflict(&it->wish, &of->wish) &&
+        (it->state != USER_WAITS || it->joined_us <= of->joined_us)) {
+      n++;
+    }
+  }
+  return n >= of->wish.permits;
+}
+
+/* Tells whether another user or client wants or has what |of| waits for. */
+static bool is_wanted(const user *of) {
   for (const user *it = of->in->users; it < of->in->users + of->in->n_users;
        it++) {
     if (it != of && it->state != USER_IDLE &&
@@ -409,6 +423,12 @@ static bool is_blocked(const user *of) {
     if (is_in_the_way(of, &it)) return true;
   }
   return false;
+}
+
+static bool is_blocked(const user *of) {
+  return of->wish.mode == EL_MODE_PERMIT && checks.is_calm
+             ? are_permits_taken(of)
+             : is_wanted(of);
 }
 
 /* Tells whether another client has a key that makes a try of |of| fail, if only by lingering. */
@@ -452,9 +472,8 @@ static int64_t limit_us(const user *of) {
 static void look_at_waiters(void) {
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->state != USER_WAITS) continue;
-    it->saw_other = it->saw_other || has_rival(it);
+    it->saw_other = it->saw_other || has_rival(it) || is_wanted(it);
     if (is_blocked(it)) {
-      it->saw_other = true;
       it->freed_us = 0;
     } else if (it->freed_us == 0) {
       it->freed_us = world_now_us();
