@@ -9,7 +9,7 @@
 #include "world.h"
 
 enum {
-  REVS_MAX = 1 << 17, /* more revisions than a history has */
+  REVS_MAX = 1 << 16, /* more revisions than a history has */
   WRITES_MAX = 1 << 12,
   LEASES_MAX = 512,
   KEY_MAX = 80, /* bytes of a key */
@@ -74,7 +74,7 @@ static struct {
   etcd *cluster;
   mood mood;
   bool is_calm; /* there are no faults; only watches may be silent */
-  bool is_sabotaged[REVS_MAX]; /* by create_revision */
+  bool is_sabotaged[REVS_MAX], was_granted[REVS_MAX]; /* by create_revision */
   gone_key gone[GONE_MAX];
   int n_gone;
   gone_key deleted[DELETED_MAX]; /* the last keys that an admin has deleted */
@@ -540,8 +540,7 @@ static bool is_key_of(const user *of, el_bytes key);
 /* A key that an admin has deleted must not lead to a grant. (A hand-over is told by a watch only.) */
 static void check_deleted(const user *of) {
   if (of->wish.mode == EL_MODE_READ || of->wish.mode == EL_MODE_PERMIT ||
-      checks.names[of->wish.names[0]].last_token == of->token ||
-      of->in->stopped_us != of->stopped_us) {
+      checks.was_granted[of->token] || of->in->stopped_us != of->stopped_us) {
     return;
   }
   for (int i = 0; i < DELETED_MAX; i++) {
@@ -558,6 +557,7 @@ static void check_deleted(const user *of) {
 static void check_grant(user *of) {
   int64_t left_us, now_us = world_now_us();
   check_deleted(of);
+  checks.was_granted[of->token] = true;
   if (is_sabotaged(of->token) || !holds(of, &left_us)) return;
   check_exclusion(of);
   /* the look at another hold may have waited for a mutex of a process that is stopped */

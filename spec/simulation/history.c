@@ -38,15 +38,18 @@ typedef enum trouble {
   TROUBLES
 } trouble;
 
-static const char *const names[ENDPOINTS_MAX] = {
-    "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"};
+/* The last address is that of a load balancer before all members. */
+static const char *const names[ENDPOINTS_MAX + 1] = {
+    "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379", "10.0.0.9:2379"};
 
 static struct {
   etcd *cluster;
   etcd_options options;
-  address *addresses[ENDPOINTS_MAX];
+  address *addresses[ENDPOINTS_MAX + 1]; /* the members', the balancer's */
   mood mood;
   int n_members;
+  int mild_kind;         /* what happens in a mild history; 3: anything */
+  int next_member;       /* the next to fail in a mild history */
   int weights[TROUBLES]; /* how often each happens, beside the others */
   int64_t pause_us;      /* the mean time between two */
   process process;       /* of the fiber that makes them */
@@ -126,11 +129,13 @@ static void restart(int member) {
   etcd_restart(history.cluster, member, soon(3000));
 }
 
-/* One member that does not lead hangs, is restarted, or closes its connections. */
+/* One member hangs, closes its connections, or, if it does not lead, is restarted. The members take
+ * turns, because a client that has lost one uses the next. */
 static void make_mild(void) {
-  int member = any_member();
+  int member = history.next_member++ % history.n_members;
   int64_t until_us = soon(6000);
-  switch (world_random(0, 2)) {
+  switch (history.mild_kind == 3 ? (int)world_random(0, 2)
+                                 : history.mild_kind) {
     case 0:
       network_pause(history.cluster, member, until_us);
       break;
@@ -150,7 +155,7 @@ static void make_mild(void) {
 static void partition(void) {
   int id = any_program()->process.id;
   int64_t until_us = soon(8000);
-  for (int i = 0; i < history.n_members; i++) {
+  for (int i = 0; i <= history.n_members; i++) {
     if (history.n_members == 1 || world_chance(600)) {
       path *way = &history.addresses[i]->paths[id];
       if (way->partitioned_until_us < until_us) {
@@ -237,7 +242,7 @@ static void end_faults(void) {
                        .read_max_us = history.options.read_max_us};
   history.is_over = true;
   etcd_set_options(history.cluster, &calm);
-  for (int i = 0; i < history.n_members; i++) {
+  for (int i = 0; i <= history.n_members; i++) {
     for (int k = 0; k < n_programs; k++) {
       path *way = &history.addresses[i]->paths[k];
       way->lost = way->slow = 0;
@@ -313,12 +318,13 @@ static void draw_troubles(void) {
     history.weights[i] = world_chance(400) ? (int)world_random(1, 100) : 0;
   }
   history.weights[TROUBLE_PARTITION]++;
+  history.mild_kind = (int)world_random(0, 3);
   history.pause_us = world_random(200, 8000) * WORLD_MS;
 }
 
 static void draw_paths(void) {
   int64_t far_us = world_chance(700) ? 2 * WORLD_MS : 60 * WORLD_MS;
-  for (int i = 0; i < history.n_members; i++) {
+  for (int i = 0; i <= history.n_members; i++) {
     for (int k = 0; k < PROCESSES_MAX; k++) {
       path *way = &history.addresses[i]->paths[k];
       way->min_us = world_random(50, far_us);
@@ -346,6 +352,10 @@ static void draw_program(int id) {
   of->n_endpoints = history.n_members;
   for (int i = 0; i < history.n_members; i++)
     of->endpoints[i] = names[i];
+  if (world_chance(100) && history.mood == MOOD_WILD) {
+    of->n_endpoints = 1;
+    of->endpoints[0] = names[ENDPOINTS_MAX];
+  }
 }
 
 static void draw_behaviour(behaviour *to) {
@@ -361,8 +371,16 @@ static void draw_behaviour(behaviour *to) {
       .writing = some(500),
       .downgrading = some(300),
       .end_us = world_random(3, 30) * WORLD_S};
-  if (history.mood == MOOD_DEAF) to->end_us *= 2;
+  if (history.mood == MOOD_DEAF || history.mood == MOOD_MILD) to->end_us *= 2;
   if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
+}
+
+static void add_balancer(void) {
+  address *it = network_add(names[ENDPOINTS_MAX], history.cluster, 0);
+  for (int i = 0; i < history.n_members; i++)
+    it->members[i] = i;
+  it->n_members = history.n_members;
+  history.addresses[history.n_members] = it;
 }
 
 static void draw(void) {
@@ -379,6 +397,7 @@ static void draw(void) {
   for (int i = 0; i < history.n_members; i++) {
     history.addresses[i] = network_add(names[i], history.cluster, i);
   }
+  add_balancer();
   draw_paths();
   n_programs = (int)world_random(1, PROGRAMS_MAX);
   for (int i = 0; i < n_programs; i++)
