@@ -271,9 +271,7 @@ static void run_troubles(void *arg) {
     if (history.mood == MOOD_MILD) {
       make_mild();
     } else {
-      make(history.mood != MOOD_DEAF              ? draw_trouble()
-           : programs_behave.kinds != KINDS_MULTI ? TROUBLE_DELETE
-                                                  : TROUBLE_USER_DATA);
+      make(history.mood == MOOD_DEAF ? TROUBLE_DELETE : draw_trouble());
     }
   }
   if (history.mood == MOOD_CALM) fiber_sleep(programs_behave.end_us);
