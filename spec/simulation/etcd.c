@@ -292,6 +292,11 @@ static void serve_and_answer(task *it) {
     call_end(it->call, why);
   } else if (it->bytes == NULL) {
     wait_for_leader(it);
+  } else if (it->route == ROUTE_READ) {
+    /* events of watches may overtake the answer */
+    it->stage = STAGE_ANSWERING;
+    it->due_us = world_now_us() + world_random(0, WORLD_MS);
+    set_timer(it);
   } else {
     answer(it);
   }
@@ -328,6 +333,10 @@ static void step_write(task *it) {
 }
 
 static void step_read(task *it) {
+  if (it->stage == STAGE_ANSWERING) {
+    answer(it);
+    return;
+  }
   if (it->stage != STAGE_CATCHING_UP) {
     if (!is_reachable(it)) {
       wait_for_leader(it);

@@ -245,6 +245,7 @@ typedef enum stage {
   STAGE_WORKING,     /* is not applied, or read, yet */
   STAGE_WAITING,     /* for a leader, or until the member is connected */
   STAGE_CATCHING_UP, /* waits until the member has applied it */
+  STAGE_ANSWERING,   /* of a read: its answer is about to leave */
 } stage;
 
 /* Which part of the cluster serves a request. */

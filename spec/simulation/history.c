@@ -129,18 +129,19 @@ static void restart(int member) {
   etcd_restart(history.cluster, member, soon(3000));
 }
 
-/* One member hangs, closes its connections, or, if it does not lead, is restarted. The members take
- * turns, because a client that has lost one uses the next. */
+/* One member closes its connections. Of three members, one may also hang, or, if it does not lead, be
+ * restarted. The members take turns, because a client that has lost one uses the next. */
 static void make_mild(void) {
   int member = history.next_member++ % history.n_members;
   int64_t until_us = soon(6000);
-  switch (history.mild_kind == 3 ? (int)world_random(0, 2)
-                                 : history.mild_kind) {
+  int kind =
+      history.mild_kind == 3 ? (int)world_random(0, 2) : history.mild_kind;
+  switch (history.n_members == 1 ? 0 : kind) {
     case 0:
-      network_pause(history.cluster, member, until_us);
+      network_break(history.cluster, member);
       break;
     case 1:
-      network_break(history.cluster, member);
+      network_pause(history.cluster, member, until_us);
       break;
     default:
       if (member == etcd_leader(history.cluster)) return;
@@ -386,8 +387,7 @@ static void draw(void) {
   history.mood = world_chance(300)   ? world_chance(250) ? MOOD_DEAF : MOOD_CALM
                  : world_chance(200) ? MOOD_MILD
                                      : MOOD_WILD;
-  history.n_members =
-      world_chance(500) && history.mood != MOOD_MILD ? 1 : ETCD_MEMBERS_MAX;
+  history.n_members = world_chance(500) ? 1 : ETCD_MEMBERS_MAX;
   draw_options(&history.options);
   draw_behaviour(&programs_behave);
   draw_troubles();
