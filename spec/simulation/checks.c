@@ -426,7 +426,7 @@ static bool is_wanted(const user *of) {
 }
 
 static bool is_blocked(const user *of) {
-  return of->wish.mode == EL_MODE_PERMIT && checks.is_calm
+  return of->wish.mode == EL_MODE_PERMIT && checks.mood == MOOD_CALM
              ? are_permits_taken(of)
              : is_wanted(of);
 }
@@ -601,6 +601,8 @@ static void check_loss(user *of) {
 }
 
 void checks_on_release(user *of) {
+  int64_t left_us;
+  holds(of, &left_us); /* records the lock delay */
   if (of->in->is_closing) return;
   check_loss(of);
   world_trace("%s releases", describe(of));
@@ -859,7 +861,10 @@ static void look_at_holds(void) {
   int64_t left_us;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     int64_t limit_us = it->in->ttl_ms / KEEPALIVE_DIV * WORLD_MS + PROMPT_US;
-    if (it->waits_lost || !holds(it, &left_us)) continue;
+    if (it->waits_lost || it->in->process.stopped_until_us > world_now_us() ||
+        !holds(it, &left_us)) {
+      continue;
+    }
     if (checks.is_calm && it->gone_us != 0 && it->in->n_users == 1 &&
         it->in->lingering == 0 && world_now_us() > it->gone_us + limit_us) {
       world_violate("a loss is told in time", "%s, whose key is gone",

@@ -153,6 +153,12 @@ static void make_mild(void) {
   fiber_sleep(until_us - world_now_us());
 }
 
+/* A program that goes on after a stop may close its client at once. */
+static void stop(program *of) {
+  program_stop(of, soon(6000));
+  if (world_chance(200)) program_close(of);
+}
+
 static void partition(void) {
   int id = any_program()->process.id;
   int64_t until_us = soon(8000);
@@ -201,7 +207,7 @@ static void make(trouble what) {
       network_mute(&any_program()->process);
       return;
     case TROUBLE_STOP:
-      program_stop(any_program(), soon(6000));
+      stop(any_program());
       return;
     case TROUBLE_CRASH:
       program_crash(any_program());
