@@ -73,6 +73,7 @@ typedef struct lease_record {
 static struct {
   etcd *cluster;
   mood mood;
+  bool is_true; /* etcd renews no lease that is gone */
   bool is_calm; /* there are no faults; only watches may be silent */
   bool is_sabotaged[REVS_MAX], was_granted[REVS_MAX]; /* by create_revision */
   gone_key gone[GONE_MAX];
@@ -796,7 +797,10 @@ static bool is_key_of(const user *of, el_bytes key) {
 static void check_ended(const etcd_key *key, etcd_cause cause) {
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->token != key->create_rev || !is_key_of(it, key->key)) continue;
-    if (cause != ETCD_BY_ADMIN || checks.is_calm) it->gone_us = world_now_us();
+    if (cause == ETCD_BY_EXPIRY || checks.is_calm ||
+        (cause == ETCD_BY_REVOKE && checks.is_true)) {
+      it->gone_us = world_now_us();
+    }
     if (cause == ETCD_BY_EXPIRY && !is_sabotaged(key->create_rev) &&
         world_now_us() < it->proven_until_us + MARGIN_US) {
       world_violate("margin", "%s is held until %.1f ms before its key ends",
@@ -892,10 +896,11 @@ static void look(void *arg) {
 
 /* ---- the history ---- */
 
-void checks_begin(etcd *cluster, mood of) {
+void checks_begin(etcd *cluster, mood of, bool is_true) {
   memset(&checks, 0, sizeof checks);
   checks.cluster = cluster;
   checks.mood = of;
+  checks.is_true = is_true;
   checks.is_calm = of == MOOD_CALM || of == MOOD_DEAF;
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)

@@ -17,8 +17,9 @@ typedef enum mood {
 
 enum { DATUM_MAX = 64 }; /* bytes of a value that a user writes */
 
-/* Begins the checks of a history whose data are in |cluster|. */
-void checks_begin(etcd *cluster, mood of);
+/* Begins the checks of a history whose data are in |cluster|. |is_true|: etcd renews no lease that is
+ * gone. */
+void checks_begin(etcd *cluster, mood of, bool is_true);
 void checks_end(void);
 int64_t checks_n_grants(void);
 

@@ -77,8 +77,9 @@ static void sabotage(trouble what) {
   char text[80];
   if (n == 0) return;
   key = *etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
-  if (key.lease == 0 || key.key.len > sizeof text) return;
-  memcpy(text, key.key.data, key.key.len);
+  if (key.lease == 0 || key.key.len >= sizeof text) return;
+  snprintf(text, sizeof text, "%.*s", (int)key.key.len, key.key.data);
+  if (strstr(text, "/write/read/") != NULL) return; /* not the hold's key */
   key.key.data = text;
   for (size_t i = 0; i < n; i++) {
     const etcd_key *at = etcd_key_at(history.cluster, i);
@@ -456,7 +457,9 @@ static void run(void) {
 bool history_run(uint64_t seed, history_counts *counts) {
   world_begin(seed);
   draw();
-  checks_begin(history.cluster, history.mood);
+  checks_begin(history.cluster, history.mood,
+               history.options.fast_keep == 0 &&
+                   history.weights[TROUBLE_CUT_OFF] == 0);
   for (int i = 0; i < n_programs; i++)
     program_start(i);
   fiber_detach(fiber_start(&history.process, run_troubles, NULL));

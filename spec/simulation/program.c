@@ -122,10 +122,12 @@ static wish make_wish(const user *of) {
     it.timeout_ms = it.try_once ? 5000 : world_random(1, 5000);
   }
   if (world_chance(how->max_holding)) it.max_hold_ms = world_random(1, 1000);
-  if (world_chance(of->in->lingering)) {
+  if (world_chance(how->delaying)) it.lock_delay_ms = of->in->lock_delay_ms;
+  /* the library refuses the other combinations */
+  if (world_chance(of->in->lingering) && it.lock_delay_ms == 0 &&
+      it.mode != EL_MODE_PERMIT && it.mode != EL_MODE_MULTI) {
     it.linger_ms = world_random(1, of->in->linger_max_ms);
   }
-  if (world_chance(how->delaying)) it.lock_delay_ms = of->in->lock_delay_ms;
   return it;
 }
 
