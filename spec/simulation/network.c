@@ -314,6 +314,7 @@ static void arrive_here(item *it) {
       return;
     case ITEM_SETTINGS:
       conn->is_open = true;
+      world_trace("p%d: connected to %s", conn->of->id, conn->at->name);
       world_set(&conn->ping, world_now_us() + conn->keepalive_us);
       conn->events.on_open(conn->arg);
       return;
@@ -453,6 +454,7 @@ connection *network_connect(process *of, const char *name, int64_t keepalive_us,
   connection *conn = el_alloc(sizeof *conn);
   conn->of = of;
   conn->at = find(name);
+  world_trace("p%d: connects to %s", of->id, name);
   conn->events = *events;
   conn->arg = arg;
   conn->keepalive_us = keepalive_us;
@@ -482,6 +484,8 @@ exchange *network_call(connection *conn, const char *method, bool needs_leader,
   ex->events = *events;
   ex->arg = arg;
   TAILQ_INSERT_TAIL(&conn->exchanges, ex, link);
+  world_trace("p%d: calls %s at %s", conn->of->id, strrchr(method, '/') + 1,
+              conn->at->name);
   send_there(conn, ITEM_OPEN, ex);
   return ex;
 }
@@ -497,6 +501,8 @@ void network_half_close(exchange *ex) {
 }
 
 void network_cancel(exchange *ex) {
+  world_trace("p%d: cancels %s", ex->conn->of->id,
+              strrchr(ex->method, '/') + 1);
   ex->is_ended_here = true;
   send_there(ex->conn, ITEM_CANCEL, ex);
 }
