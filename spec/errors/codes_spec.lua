@@ -146,7 +146,7 @@ describe("a failed request", function()
       "no connection in time" },
     { "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:2379: "
       .. "connection attempt timed out before receiving SETTINGS frame",
-      "the server accepts connections, but does not answer" },
+      "the server accepts connections, but has not answered in time" },
     { "keepalive watchdog timeout", "the connection is dead" },
     { "GOAWAY received; Error code: 0; Debug Text: ", "the server has closed the connection" },
     { "INTERNAL: Trying to connect an http1.x server", "the server speaks HTTP/1, not gRPC" },

@@ -114,11 +114,14 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   }
 }
 
+/* A grant is normally the first request on a connection, so it waits until this is established. */
 static void grant(el_session_driver *driver) {
+  int64_t connecting_ms =
+      el_channel_connecting_ms(el_auth_channel(driver->env.auth));
   EL_COUNT(&driver->env.shared->counters, grants, 1);
   el_lease_grant(driver->env.auth, el_lease_new_id(),
-                 el_session_lease_ms(&driver->session), EL_ATTEMPT_MS,
-                 on_granted, new_call(driver));
+                 el_session_lease_ms(&driver->session),
+                 EL_ATTEMPT_MS + connecting_ms, on_granted, new_call(driver));
 }
 
 static void on_revoked(void *arg, const el_lease_answer *answer) {

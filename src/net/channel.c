@@ -17,10 +17,18 @@
  * a diagnosis has found is reported for CAUSE_VALID_MS. */
 enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
 
-/* The time limits of an attempt to connect, without and with TLS. The limit with TLS is longer,
- * because many TLS handshakes at once take long. Neither is longer than necessary, because gRPC
- * cannot be shut down while an attempt is under way. */
-enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
+enum {
+  /* The first time limits of an attempt to connect, without and with TLS. The limit with TLS is
+   * longer, because many TLS handshakes at once take long. Neither is longer than necessary,
+   * because gRPC cannot be shut down while an attempt is under way. */
+  CONNECT_MS = 1000,
+  CONNECT_TLS_MS = 2500,
+  CONNECT_DOUBLINGS = 2, /* up to limits for round trips of 2 s */
+  CONNECT_ANSWERS = 4    /* the limit is at least so many times a slow answer */
+};
+
+/* How long a name server may take. */
+enum { DNS_MS = 2000 };
 
 /* The size limit of a message from etcd, 32 MiB. That is about what a client can receive before the
  * health check gives up the member. It is enough for 20 of the largest values (etcd accepts 1.5 MiB
@@ -41,11 +49,13 @@ typedef struct socket_mutator socket_mutator;
 typedef struct member_state {
   el_channel *ch;
   el_endpoint endpoint;
-  grpc_channel *grpc;      /* NULL: the next call creates it */
-  socket_mutator *mutator; /* the socket mutator of |grpc| */
-  el_timer recreate;       /* checks |grpc| after a failed call */
-  int64_t failed_until_ms; /* by el_now_ms; unhealthy until then */
-  el_diagnosis *diagnosis; /* under way; NULL: none */
+  grpc_channel *grpc;          /* NULL: the next call creates it */
+  socket_mutator *mutator;     /* the socket mutator of |grpc| */
+  int connect_ms;              /* the time limit of its attempts to connect */
+  int64_t connecting_since_ms; /* by el_now_ms; 0: the time it took is known */
+  el_timer recreate;           /* checks |grpc| after a failed call */
+  int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
+  el_diagnosis *diagnosis;     /* under way; NULL: none */
   /* |diagnosis| began before the certificates were replaced */
   bool is_diagnosis_stale;
   /* el_now_ms at the start of the last diagnosis; 0: none */
@@ -63,6 +73,7 @@ struct el_channel {
   size_t current;   /* the member in use */
   char *token;      /* NULL: none */
   el_tls *tls;      /* NULL: no member uses TLS */
+  int n_failed;     /* failed attempts to connect since the last answer */
   el_health health; /* of the member in use */
   TAILQ_HEAD(, el_failover_listener) listeners;
 };
@@ -151,14 +162,19 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
       texts.cas, texts.cert != NULL ? &pair : NULL, NULL, NULL);
 }
 
-static int connect_timeout_ms(const el_endpoint *endpoint) {
-  return endpoint->is_tls ? CONNECT_TLS_MS : CONNECT_MS;
+/* A connection takes two round trips, and four with TLS. The limit doubles with each failed
+ * attempt, because the members may be far away, and is not below what answers take. */
+static int connect_timeout_ms(const member_state *at) {
+  int base = at->endpoint.is_tls ? CONNECT_TLS_MS : CONNECT_MS;
+  int limit = base << at->ch->n_failed, most = base << CONNECT_DOUBLINGS;
+  int64_t measured = CONNECT_ANSWERS * at->ch->health.slowest_ms;
+  if (limit < measured) limit = measured < most ? (int)measured : most;
+  return limit;
 }
 
 static grpc_channel *create_channel(const el_endpoint *endpoint,
-                                    const el_tls *tls,
-                                    socket_mutator *mutator) {
-  int connect_ms = connect_timeout_ms(endpoint);
+                                    const el_tls *tls, socket_mutator *mutator,
+                                    int connect_ms) {
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
@@ -184,6 +200,9 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
+      /* By default gRPC waits for a name server for up to 120 s, and asks again after 5 s, 11 s and
+       * 20 s. An attempt that ends sooner is followed by another. */
+      INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, DNS_MS),
       mutator_arg(mutator),
       /* The name that the server's certificate must contain. This is the last element, because it
        * is left out if server_name is not set. */
@@ -242,9 +261,8 @@ static void drop_channel(member_state *at) {
   closing_channel *closing;
   if (at->grpc == NULL) return;
   closing = el_alloc(sizeof *closing);
-  *closing =
-      (closing_channel){at->grpc, at->mutator,
-                        el_now_ms() + 2 * connect_timeout_ms(&at->endpoint)};
+  *closing = (closing_channel){at->grpc, at->mutator,
+                               el_now_ms() + 2 * at->connect_ms};
   at->grpc = NULL;
   at->mutator = NULL;
   atomic_store(&closing->mutator->blocks, true);
@@ -267,6 +285,7 @@ static void on_recreate(el_timer *timer) {
   if (at->grpc == NULL) return;
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
+      if (at->ch->n_failed < CONNECT_DOUBLINGS) at->ch->n_failed++;
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
@@ -287,12 +306,57 @@ static void recreate_soon(member_state *at) {
 
 /* ---- life ---- */
 
+static void use(el_channel *ch, size_t member, const el_error *cause) {
+  el_failover_listener *listener;
+  ch->current = member;
+  TAILQ_FOREACH(listener, &ch->listeners, link) {
+    listener->on_failover(listener, cause);
+  }
+}
+
+static bool is_connecting(const member_state *at) {
+  return at->grpc != NULL && grpc_channel_check_connectivity_state(
+                                 at->grpc, 0) == GRPC_CHANNEL_CONNECTING;
+}
+
+/* Returns the member to use in place of the current one: the next to which the client is not just
+ * connecting. If there is none, returns the current one. */
+static size_t next_member(const el_channel *ch) {
+  for (size_t i = 1; i < ch->n; i++) {
+    size_t next = (ch->current + i) % ch->n;
+    if (!is_connecting(&ch->members[next])) return next;
+  }
+  return ch->current;
+}
+
+/* An attempt to connect has its own limit. While it is under way, another member is tried; but if
+ * the client is connecting to all of them, it waits. Once connected, the member has the time for an
+ * answer that it took for the connection. */
+static bool is_unresponsive(el_health *health) {
+  el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
+  member_state *at = &ch->members[ch->current];
+  if (is_connecting(at)) {
+    if (next_member(ch) != ch->current) return true;
+    el_health_heard(health);
+    return false;
+  }
+  if (at->connecting_since_ms == 0 || at->grpc == NULL) return true;
+  el_health_connected(health, el_now_ms() - at->connecting_since_ms);
+  at->connecting_since_ms = 0;
+  return false;
+}
+
+/* The next member is tried, and next time this one on another connection: a firewall may have
+ * forgotten the connection, or the address may stand for several members. */
 static void on_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   el_error cause;
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
-  el_channel_fail_over(ch, ch->current, &cause);
+  if (!is_connecting(&ch->members[ch->current])) {
+    drop_channel(&ch->members[ch->current]);
+  }
+  use(ch, next_member(ch), &cause);
 }
 
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
@@ -303,7 +367,8 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->members = el_alloc(n * sizeof *ch->members);
   ch->n = n;
   TAILQ_INIT(&ch->listeners);
-  el_health_init(&ch->health, el_loop_timers(loop), on_unresponsive);
+  el_health_init(&ch->health, el_loop_timers(loop), is_unresponsive,
+                 on_unresponsive);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
     ch->members[i].recreate.on_due = on_recreate;
@@ -375,7 +440,10 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
   grpc_call *call;
   if (at->grpc == NULL) {
     at->mutator = new_mutator();
-    at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator);
+    at->connect_ms = connect_timeout_ms(at);
+    at->connecting_since_ms = el_now_ms();
+    at->grpc =
+        create_channel(&at->endpoint, ch->tls, at->mutator, at->connect_ms);
   }
   call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
                                   el_loop_queue(ch->loop), name, NULL, deadline,
@@ -399,11 +467,12 @@ void el_channel_add_listener(el_channel *ch, el_failover_listener *listener) {
 
 void el_channel_fail_over(el_channel *ch, size_t member,
                           const el_error *cause) {
-  el_failover_listener *listener;
-  if (member != ch->current || ch->n == 1) return;
-  ch->current = (ch->current + 1) % ch->n;
-  TAILQ_FOREACH(listener, &ch->listeners, link) {
-    listener->on_failover(listener, cause);
+  if (member != ch->current) return;
+  if (ch->n > 1) {
+    use(ch, (ch->current + 1) % ch->n, cause);
+  } else if (el_health_is_silent(&ch->health)) {
+    drop_channel(&ch->members[0]);
+    use(ch, 0, cause);
   }
 }
 
@@ -418,6 +487,13 @@ void el_channel_call_started(el_channel *ch, el_health_call *call) {
 void el_channel_call_ended(el_channel *ch, el_health_call *call,
                            bool is_answered) {
   el_health_call_ended(&ch->health, call, is_answered);
+}
+
+int64_t el_channel_connecting_ms(const el_channel *ch) {
+  const member_state *at = &ch->members[ch->current];
+  bool is_ready = at->grpc != NULL && grpc_channel_check_connectivity_state(
+                                          at->grpc, 0) == GRPC_CHANNEL_READY;
+  return is_ready ? 0 : connect_timeout_ms(at);
 }
 
 /* ---- why connections fail ---- */
@@ -489,17 +565,20 @@ static void explain(el_channel *ch, member_state *at, el_error *err) {
 void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   member_state *at = &ch->members[member];
   if (err->code == EL_OK) {
-    at->cause_until_ms = at->failed_until_ms = 0;
+    at->cause_until_ms = at->failed_until_ms = at->connecting_since_ms = 0;
+    ch->n_failed = 0;
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
+  /* slow is not dead: the member answers other calls */
+  if (err->is_unanswered && !el_health_is_silent(&ch->health)) return;
   recreate_soon(at);
   if (ch->tls != NULL && err->is_unexplained && el_tls_reload(ch->tls)) {
     start_anew(ch);
   }
   explain(ch, at, err);
   at->failed_until_ms = el_now_ms() + FAILED_FOR_MS;
-  el_channel_fail_over(ch, member, err);
+  if (ch->n > 1) el_channel_fail_over(ch, member, err);
   err->has_other_member = el_channel_is_healthy(ch);
 }
 

@@ -76,6 +76,10 @@ void el_channel_fail_over(el_channel *ch, size_t member, const el_error *cause);
  * @thread io */
 bool el_channel_is_healthy(const el_channel *ch);
 
+/* el_channel_connecting_ms returns how long it may take to connect to the member in use; 0: it is
+ * connected. @thread io */
+int64_t el_channel_connecting_ms(const el_channel *ch);
+
 /* el_channel_await_diagnosis has wait->done called once, later, with the result of the diagnosis of
  * |member|. Returns false, and does nothing, if no diagnosis is under way. @thread io */
 bool el_channel_await_diagnosis(el_channel *ch, size_t member,

@@ -5,19 +5,25 @@
 #include "base/container_of.h"
 
 enum {
-  /* etcd elects a new leader 1 s to 2 s after the end of the last one. The first timeouts are
-   * short, so that a repeated request is sent soon after the election. Later timeouts are longer,
-   * because the whole cluster may be slow. */
-  TIMEOUT_MS = 600,
-  N_SHORT_TIMEOUTS = 4,
-  DOUBLINGS_MAX = 2
+  /* etcd elects a new leader 1 s to 2 s after the end of the last one. The first limit is short, so
+   * that a repeated request is sent soon after the election. */
+  LIMIT_MIN_MS = 600,
+  /* below the timeout of an attempt (request_queue.h): otherwise each call would end by its own
+   * timeout, before the check */
+  LIMIT_MAX_MS = 2500,
+  SLOWEST_TIMES = 4, /* answers of one kind differ by less */
+  DOUBLINGS_MAX = 3,
+  /* an answer that was slow counts for fewer and fewer of the next ones */
+  FORGET_DIVISOR = 8
 };
 
 static int64_t timeout_ms(const el_health *health) {
-  int doublings = health->n_timeouts - N_SHORT_TIMEOUTS + 1;
-  if (doublings < 0) doublings = 0;
+  int64_t limit = SLOWEST_TIMES * health->slowest_ms;
+  int doublings = health->n_timeouts;
+  if (limit < LIMIT_MIN_MS) limit = LIMIT_MIN_MS;
   if (doublings > DOUBLINGS_MAX) doublings = DOUBLINGS_MAX;
-  return (int64_t)TIMEOUT_MS << doublings;
+  limit <<= doublings;
+  return limit < LIMIT_MAX_MS ? limit : LIMIT_MAX_MS;
 }
 
 static void set_timer(el_health *health) {
@@ -38,17 +44,21 @@ static void cancel_all(el_health *health) {
 /* An answer does not move the timer. So the timer may fire too early, and is then set again. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
-  if (el_now_ms() < health->quiet_since_ms + timeout_ms(health)) {
-    set_timer(health);
-  } else {
+  if (el_now_ms() >= health->quiet_since_ms + timeout_ms(health) &&
+      health->is_unresponsive(health)) {
     cancel_all(health);
     health->on_unresponsive(health);
+  } else {
+    set_timer(health);
   }
 }
 
 void el_health_init(el_health *health, el_timers *timers,
+                    bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health)) {
-  *health = (el_health){.on_unresponsive = on_unresponsive, .timers = timers};
+  *health = (el_health){.is_unresponsive = is_unresponsive,
+                        .on_unresponsive = on_unresponsive,
+                        .timers = timers};
   health->timer.on_due = on_timer;
   TAILQ_INIT(&health->pending);
 }
@@ -60,14 +70,35 @@ void el_health_call_started(el_health *health, el_health_call *call) {
   }
   TAILQ_INSERT_TAIL(&health->pending, call, link);
   call->is_pending = true;
+  call->sent_ms = el_now_ms();
+}
+
+void el_health_heard(el_health *health) {
+  health->quiet_since_ms = health->heard_ms = el_now_ms();
+}
+
+bool el_health_is_silent(const el_health *health) {
+  return el_now_ms() >= health->heard_ms + timeout_ms(health);
+}
+
+void el_health_connected(el_health *health, int64_t took_ms) {
+  if (took_ms / SLOWEST_TIMES > health->slowest_ms) {
+    health->slowest_ms = took_ms / SLOWEST_TIMES;
+  }
+  el_health_heard(health);
+}
+
+static void note_answer(el_health *health, const el_health_call *call) {
+  int64_t took_ms = el_now_ms() - call->sent_ms;
+  health->n_timeouts = 0;
+  health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
+  if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
+  el_health_heard(health);
 }
 
 void el_health_call_ended(el_health *health, el_health_call *call,
                           bool is_answered) {
-  if (is_answered) {
-    health->n_timeouts = 0;
-    health->quiet_since_ms = el_now_ms();
-  }
+  if (is_answered && call->sent_ms != 0) note_answer(health, call);
   if (!call->is_pending) return;
   TAILQ_REMOVE(&health->pending, call, link);
   call->is_pending = false;

@@ -3,10 +3,13 @@
  * A leader that has just died does not answer, nor does a follower that has not noticed its
  * leader's death yet. To wait for the timeout of each request would take longer than the election.
  * So the check judges all calls under way together. As long as the member answers one of them from
- * time to time, the others may take long (a burst, a slow disk). If the member answers none for
- * 0.6 s, the check cancels all of them, and their callers send them to another member. After four
- * such timeouts in a row the limit is 1.2 s, then 2.4 s. Calls with may_be_slow (call.h) are left
- * out.
+ * time to time, the others may take long (a burst, a slow disk). If no answer comes for the limit
+ * below, the check cancels all calls, and their callers send them again, to another member or on
+ * another connection.
+ *
+ * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. It doubles
+ * with each time that it passes without an answer: the network or the disk may be slower than
+ * anything seen so far. Calls with may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
@@ -21,6 +24,7 @@ typedef struct el_health_call el_health_call;
 struct el_health_call {
   /* called if no pending call was answered in time */
   void (*cancel)(el_health_call *call);
+  int64_t sent_ms; /* by el_now_ms */
   bool is_pending; /* in the list |pending| */
   TAILQ_ENTRY(el_health_call) link;
 };
@@ -28,6 +32,8 @@ struct el_health_call {
 /* el_health is the health check of the member in use; embedded in the channel. */
 typedef struct el_health el_health;
 struct el_health {
+  /* called when the limit has passed; false: go on waiting for another limit */
+  bool (*is_unresponsive)(el_health *health);
   /* called after all pending calls were cancelled */
   void (*on_unresponsive)(el_health *health);
   el_timers *timers;
@@ -35,18 +41,32 @@ struct el_health {
   /* by el_now_ms: when the last answer came, or when the first pending call was sent, whichever is
    * later */
   int64_t quiet_since_ms;
+  int64_t
+      heard_ms; /* by el_now_ms: when the last answer came, or the connection was established */
+  int64_t slowest_ms; /* how long the slowest recent answer took */
   /* how often all calls were cancelled since the last answer */
   int n_timeouts;
   TAILQ_HEAD(, el_health_call) pending; /* calls that have no answer yet */
 };
 
-/* el_health_init prepares |health|. |on_unresponsive| is called each time that no pending call was
- * answered in time. @thread io */
+/* el_health_init prepares |health|. @thread io */
 void el_health_init(el_health *health, el_timers *timers,
+                    bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health));
 
 /* el_health_call_started adds |call|, which was just sent. @thread io */
 void el_health_call_started(el_health *health, el_health_call *call);
+
+/* el_health_heard counts as an answer to a call, for example while the client is connecting.
+ * @thread io */
+void el_health_heard(el_health *health);
+
+/* el_health_is_silent tells whether no answer has come for as long as answers may take. @thread io */
+bool el_health_is_silent(const el_health *health);
+
+/* el_health_connected records that a connection to the member took |took_ms|, two round trips or
+ * more. @thread io */
+void el_health_connected(el_health *health, int64_t took_ms);
 
 /* el_health_call_ended removes |call|, and does no harm if |call| was cancelled or never added.
  * |is_answered| tells that etcd has answered |call|. @thread io */

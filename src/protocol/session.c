@@ -16,11 +16,14 @@ enum {
   RENEW_DIVISOR_MAX = 5,
   /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
    * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be
-   * slow. */
+   * slow. It is at least ANSWER_TIMES what the slowest recent answer took. */
   ANSWER_DIVISOR = 8,
   ANSWER_MIN_MS = 250,
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
+  ANSWER_TIMES = 2,
+  FORGET_DIVISOR =
+      8, /* a slow answer counts for fewer and fewer of the next ones */
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
@@ -210,6 +213,10 @@ static void record_renewal(el_session *session, const el_session_event *event,
                                  .answered_ms = now_ms,
                                  .ttl_ms = ttl_ms,
                                  .term = event->term};
+  session->answer_ms -= session->answer_ms / FORGET_DIVISOR;
+  if (now_ms - event->outcome.sent_ms > session->answer_ms) {
+    session->answer_ms = now_ms - event->outcome.sent_ms;
+  }
   session->failures = 0;
   session->renewing_since = 0;
   session->unanswered = 0;
@@ -278,7 +285,9 @@ static void on_keepalive_answer(el_session *session,
 static int64_t answer_limit_ms(const el_session *session) {
   int64_t once =
       clamp(session->ttl_ms / ANSWER_DIVISOR, ANSWER_MIN_MS, ANSWER_MAX_MS);
-  return once << clamp(session->unanswered, 0, ANSWER_DOUBLINGS);
+  int64_t limit = once << clamp(session->unanswered, 0, ANSWER_DOUBLINGS);
+  int64_t measured = ANSWER_TIMES * session->answer_ms;
+  return limit > measured ? limit : measured;
 }
 
 static void on_confirm(el_session *session, int64_t now_ms) {

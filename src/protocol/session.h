@@ -170,6 +170,7 @@ typedef struct el_session {
   /* when the keepalive in flight was sent; 0: none is in flight */
   int64_t renewing_since;
   /* number of keepalives in a row that were not answered */
+  int64_t answer_ms; /* how long the slowest recent answer to a renewal took */
   int unanswered;
   /* when to send the next keepalive, grant or revoke */
   int64_t renew_at;

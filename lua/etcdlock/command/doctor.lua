@@ -29,7 +29,7 @@ local REMEDIES = {
   { "[Cc]onnection refused", "start etcd there, or correct --endpoints (ETCDCTL_ENDPOINTS)" },
   { "cannot be resolved", "correct the name in --endpoints, or this machine's name server" },
   { "socket does not exist", "correct the path in --endpoints" },
-  { "accepts connections, but does not answer", "the member hangs, or a firewall drops packets" },
+  { "accepts connections, but has not answered", "the member hangs, or a firewall drops packets" },
   { "no connection in time", "the member is down, or a firewall drops packets" },
   { "no answer in time", "the member hangs or has no leader, or a firewall drops packets" },
   { "not an etcd v3 client port", "give etcd's client port: 2379, not 2380" },

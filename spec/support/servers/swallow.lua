@@ -1,6 +1,7 @@
 -- TCP proxy in front of one server or several, with these modes:
 --   swallow  connections stay open and new ones are accepted, but all data is discarded
 --   hold     new connections are accepted, but their data is kept until the mode ends
+--   mute     the connections of that moment stay open, but their data is discarded
 --   slow     data from the servers is delayed
 --   jitter   data in both directions is delayed by random times
 
@@ -10,19 +11,20 @@ local Swallow = {}
 Swallow.__index = Swallow
 
 -- The proxy runs in its own process, because a client that waits blocks the process of the test.
--- Its input consists of the lines "swallow", "hold", "forward", "cut", "slow 450" and "jitter 0 50"
--- (milliseconds), and "seed 4711".
+-- Its input consists of the lines "swallow", "mute", "hold", "forward", "cut", "slow 450" and
+-- "jitter 0 50" (milliseconds), and "seed 4711".
 local PROXY = [[
   local uv = require "luv"
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
   local slow_ms, jitter_low, jitter_high = 0, 0, 0
   local connecting = {} -- sockets (keys) that are not closed yet: luv may crash then
+  local muted = {} -- sockets (keys) whose data is discarded
   local due = {} -- by socket: the time in ms before which no later data is written to it
 
   local function close(...)
     for _, socket in ipairs { ... } do
       if not socket:is_closing() and not connecting[socket] then socket:close() end
-      peers[socket], due[socket] = nil, nil
+      peers[socket], due[socket], muted[socket] = nil, nil, nil
     end
   end
 
@@ -56,7 +58,7 @@ local PROXY = [[
     from:read_start(function(failure, data)
       if failure or not data then
         close(from, to)
-      elseif swallowing then
+      elseif swallowing or muted[from] then
         swallowed = swallowed + #data
       else
         local ms = delay_of(is_answer)
@@ -129,6 +131,8 @@ local PROXY = [[
         jitter_low, jitter_high = tonumber(number), tonumber(other)
       elseif word == "seed" then
         math.randomseed(tonumber(number))
+      elseif word == "mute" then
+        for socket in pairs(peers) do muted[socket] = true end
       elseif word == "cut" then
         close_all()
       elseif word == "hold" then
@@ -191,6 +195,12 @@ function Swallow:jitter(low, high, seed)
     self.child:expect "^done"
   end
   self.child:send(("jitter %.0f %.0f"):format(low * 1000, high * 1000))
+  self.child:expect "^done"
+end
+
+-- Discards the data of the present connections from now on; new ones are forwarded.
+function Swallow:mute()
+  self.child:send "mute"
   self.child:expect "^done"
 end
 
