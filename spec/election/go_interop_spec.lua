@@ -126,7 +126,7 @@ describe("Go's Election and etcdlock", function()
     second:expect "^leads"
     assert.equal("go2", (election:leader()))
     tell(second, "resign", "^resigned")
-    assert.is_nil(election:leader())
+    assert.is_false(election:leader())
   end)
 
   told("observe each value of the other", function()
