@@ -226,6 +226,23 @@ describe("the queue entry of a multi-lock", function()
     remote.ask(child, "client:close()") -- ends its lease
   end)
 
+  -- The wait failed with "protocol": the client took the key for one that etcd had omitted.
+  it('regression 149: a wait fails with "lost" if one of its keys is deleted', function()
+    local first = assert(other:lock "b")
+    local pending = assert(client:multi_lock_async { "a", "b" })
+    etcd:await_keys(prefix, 3)
+    for _, key in ipairs(etcd:keys(prefix .. "b/")) do
+      if key ~= first:key() then etcd:del(key) end
+    end
+    assert.is_true(first:unlock())
+    local lock, _, code
+    wait.eventually(function()
+      lock, _, code = pending:step()
+      return lock ~= false
+    end)
+    assert.same({ "lost" }, { code })
+  end)
+
   it('is not imitated by another key with "names" or "first" in its value', function()
     local PLAIN, SEVERAL = prefix .. "d/77", prefix .. "d/77-1"
     local FIRST, NAMES = '"first":"a"', '"names":["a","c"]'

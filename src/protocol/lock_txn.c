@@ -667,8 +667,13 @@ static bool omits(const el_keys *keys, const el_entry_action *action,
     rev = own_of(&answer->results[0]).rev;
   }
   if (!lists_own(keys, action) || rev == 0) return false;
-  for (size_t i = n_own; i < answer->n_results && i < 2 * n_own; i++) {
-    if (hides_own(keys, &answer->results[i], rev)) return true;
+  for (size_t i = 0; i < n_own && n_own + i < answer->n_results; i++) {
+    /* a key of a multi-lock may have been deleted */
+    bool is_gone = action->request == EL_REQUEST_READ &&
+                   own_of(&answer->results[i]).rev == 0;
+    if (!is_gone && hides_own(keys, &answer->results[n_own + i], rev)) {
+      return true;
+    }
     keys = keys->next;
   }
   return false;
