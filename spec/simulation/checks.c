@@ -32,7 +32,7 @@ enum {
   /* without faults: over a long way the first connection takes longer than the health check allows */
   FAILED_MAX = 2,
   /* a call with a shorter timeout may get no answer in time, also without faults */
-  SHORT_MS = 1000
+  SHORT_MS = 2500
 };
 
 /* A key of a lock, parsed here and not by the product. */

@@ -309,6 +309,7 @@ static void recreate_soon(member_state *at) {
 static void use(el_channel *ch, size_t member, const el_error *cause) {
   el_failover_listener *listener;
   ch->current = member;
+  el_health_moved(&ch->health);
   TAILQ_FOREACH(listener, &ch->listeners, link) {
     listener->on_failover(listener, cause);
   }

@@ -31,22 +31,30 @@ static void set_timer(el_health *health) {
                 health->quiet_since_ms + timeout_ms(health));
 }
 
-static void cancel_all(el_health *health) {
+/* Cancels the calls that were sent before |until_ms|. */
+static void cancel_before(el_health *health, int64_t until_ms) {
   el_health_call *call;
-  health->n_timeouts++;
-  while ((call = TAILQ_FIRST(&health->pending)) != NULL) {
+  while ((call = TAILQ_FIRST(&health->pending)) != NULL &&
+         call->sent_ms < until_ms) {
     TAILQ_REMOVE(&health->pending, call, link);
     call->is_pending = false;
     call->cancel(call);
   }
 }
 
-/* An answer does not move the timer. So the timer may fire too early, and is then set again. */
+/* An answer does not move the timer. So the timer may fire too early, and is then set again. The
+ * answers of a new member say nothing about the calls to the one before: these have one limit. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
-  if (el_now_ms() >= health->quiet_since_ms + timeout_ms(health) &&
+  int64_t now_ms = el_now_ms(), limit_ms = timeout_ms(health);
+  if (now_ms >= health->moved_ms + limit_ms) {
+    cancel_before(health, health->moved_ms);
+  }
+  if (TAILQ_EMPTY(&health->pending)) return;
+  if (now_ms >= health->quiet_since_ms + limit_ms &&
       health->is_unresponsive(health)) {
-    cancel_all(health);
+    health->n_timeouts++;
+    cancel_before(health, INT64_MAX);
     health->on_unresponsive(health);
   } else {
     set_timer(health);
@@ -75,6 +83,11 @@ void el_health_call_started(el_health *health, el_health_call *call) {
 
 void el_health_heard(el_health *health) {
   health->quiet_since_ms = health->heard_ms = el_now_ms();
+}
+
+void el_health_moved(el_health *health) {
+  health->moved_ms = health->quiet_since_ms = el_now_ms();
+  if (!TAILQ_EMPTY(&health->pending)) set_timer(health);
 }
 
 bool el_health_is_silent(const el_health *health) {

@@ -43,6 +43,7 @@ struct el_health {
   int64_t quiet_since_ms;
   int64_t
       heard_ms; /* by el_now_ms: when the last answer came, or the connection was established */
+  int64_t moved_ms;   /* by el_now_ms: when this member came into use */
   int64_t slowest_ms; /* how long the slowest recent answer took */
   /* how often all calls were cancelled since the last answer */
   int n_timeouts;
@@ -60,6 +61,10 @@ void el_health_call_started(el_health *health, el_health_call *call);
 /* el_health_heard counts as an answer to a call, for example while the client is connecting.
  * @thread io */
 void el_health_heard(el_health *health);
+
+/* el_health_moved records that another member, or another connection, is in use from now on.
+ * @thread io */
+void el_health_moved(el_health *health);
 
 /* el_health_is_silent tells whether no answer has come for as long as answers may take. @thread io */
 bool el_health_is_silent(const el_health *health);

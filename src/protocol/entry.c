@@ -347,8 +347,11 @@ static void on_read_waiting(el_entry *entry, const el_entry_event *event,
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (event->is_truncated) {
     send_walk(entry, out, EL_REQUEST_READ, &event->walk);
-  } else if (entry->must_reread ||
-             (event->predecessor.rev == 0 && !is_recent_enough(event))) {
+  } else if (event->predecessor.rev != 0 ? entry->must_reread
+                                         : !is_recent_enough(event)) {
+    /* Events that came during the read do not matter if no key is older than ours. If they did, the
+     * keys of a busy semaphore, which come and go all the time, would keep a waiter from its
+     * permit. */
     entry->must_reread = false;
     send_read(entry, out, false);
   } else if (event->predecessor.rev == 0) {
