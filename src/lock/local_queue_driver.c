@@ -626,8 +626,10 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
   const client_entry *at = awaited_entry(waiter);
   bool is_held = !waiter->local.try_once && is_held_here(waiter, at);
   const el_error *cause = is_held ? NULL : find_last_error(waiter->queue, at);
+  /* an entry of another waiter may show it, too */
   bool is_answered =
-      !waiter->local.try_once && (is_held || has_answered(waiter, at));
+      !waiter->local.try_once && (is_held || has_answered(waiter, at) ||
+                                  count_known_holders(waiter->queue) > 0);
   const char *address =
       el_request_queue_address(waiter->queue->queues->session->requests);
   el_lock_message_timeout(waiter, waited_ms, cause,
