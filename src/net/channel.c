@@ -482,7 +482,7 @@ bool el_channel_is_healthy(const el_channel *ch) {
 }
 
 void el_channel_call_started(el_channel *ch, el_health_call *call) {
-  el_health_call_started(&ch->health, call);
+  el_health_call_started(&ch->health, call, el_channel_connecting_ms(ch) == 0);
 }
 
 void el_channel_call_ended(el_channel *ch, el_health_call *call,

@@ -71,7 +71,8 @@ void el_health_init(el_health *health, el_timers *timers,
   TAILQ_INIT(&health->pending);
 }
 
-void el_health_call_started(el_health *health, el_health_call *call) {
+void el_health_call_started(el_health *health, el_health_call *call,
+                            bool is_connected) {
   if (TAILQ_EMPTY(&health->pending)) {
     health->quiet_since_ms = el_now_ms();
     set_timer(health);
@@ -79,6 +80,7 @@ void el_health_call_started(el_health *health, el_health_call *call) {
   TAILQ_INSERT_TAIL(&health->pending, call, link);
   call->is_pending = true;
   call->sent_ms = el_now_ms();
+  call->is_measured = is_connected;
 }
 
 void el_health_heard(el_health *health) {
@@ -104,9 +106,10 @@ void el_health_connected(el_health *health, int64_t took_ms) {
 static void note_answer(el_health *health, const el_health_call *call) {
   int64_t took_ms = el_now_ms() - call->sent_ms;
   health->n_timeouts = 0;
+  el_health_heard(health);
+  if (!call->is_measured) return;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
-  el_health_heard(health);
 }
 
 void el_health_call_ended(el_health *health, el_health_call *call,

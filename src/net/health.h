@@ -24,8 +24,9 @@ typedef struct el_health_call el_health_call;
 struct el_health_call {
   /* called if no pending call was answered in time */
   void (*cancel)(el_health_call *call);
-  int64_t sent_ms; /* by el_now_ms */
-  bool is_pending; /* in the list |pending| */
+  int64_t sent_ms;  /* by el_now_ms */
+  bool is_measured; /* how long its answer takes is the time for an answer */
+  bool is_pending;  /* in the list |pending| */
   TAILQ_ENTRY(el_health_call) link;
 };
 
@@ -55,8 +56,10 @@ void el_health_init(el_health *health, el_timers *timers,
                     bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health));
 
-/* el_health_call_started adds |call|, which was just sent. @thread io */
-void el_health_call_started(el_health *health, el_health_call *call);
+/* el_health_call_started adds |call|, which was just sent, or waits for the connection if not
+ * |is_connected|. @thread io */
+void el_health_call_started(el_health *health, el_health_call *call,
+                            bool is_connected);
 
 /* el_health_heard counts as an answer to a call, for example while the client is connecting.
  * @thread io */
