@@ -623,7 +623,7 @@ static bool may_pass_on(const user *of) {
 void checks_on_released(user *of, const el_error *err) {
   if (of->in->is_closing) return;
   if (err->code == EL_OK) {
-/* With faults a delete may be repeated, and then the first may have deleted the key. Without an
+    /* With faults a delete may be repeated, and then the first may have deleted the key. Without an
      * answer to its delete, a client cannot tell whether an admin has revoked a lease whose time is
      * over. */
     if (of->gone_us != 0 && checks.is_calm && !may_pass_on(of) &&

@@ -347,17 +347,22 @@ static bool is_unresponsive(el_health *health) {
   return false;
 }
 
-/* The next member is tried, and next time this one on another connection: a firewall may have
- * forgotten the connection, or the address may stand for several members. */
+/* Leaves the member in use, which is silent. The next member is tried, and later this one on another
+ * connection: a firewall may have forgotten the connection, or the address may stand for several
+ * members. */
+static void leave(el_channel *ch, const el_error *cause) {
+  if (!is_connecting(&ch->members[ch->current])) {
+    drop_channel(&ch->members[ch->current]);
+  }
+  use(ch, next_member(ch), cause);
+}
+
 static void on_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   el_error cause;
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
-  if (!is_connecting(&ch->members[ch->current])) {
-    drop_channel(&ch->members[ch->current]);
-  }
-  use(ch, next_member(ch), &cause);
+  leave(ch, &cause);
 }
 
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
@@ -469,11 +474,10 @@ void el_channel_add_listener(el_channel *ch, el_failover_listener *listener) {
 void el_channel_fail_over(el_channel *ch, size_t member,
                           const el_error *cause) {
   if (member != ch->current) return;
-  if (ch->n > 1) {
-    use(ch, (ch->current + 1) % ch->n, cause);
-  } else if (el_health_is_silent(&ch->health)) {
-    drop_channel(&ch->members[0]);
-    use(ch, 0, cause);
+  if (el_health_is_silent(&ch->health)) {
+    leave(ch, cause);
+  } else if (ch->n > 1) {
+    use(ch, next_member(ch), cause);
   }
 }
 
