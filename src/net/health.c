@@ -43,11 +43,12 @@ static void cancel_before(el_health *health, int64_t until_ms) {
 }
 
 /* An answer does not move the timer. So the timer may fire too early, and is then set again. The
- * answers of a new member say nothing about the calls to the one before: these have one limit. */
+ * answers of a new member say nothing about the calls to the one before: these have the rest of
+ * their limit. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
   int64_t now_ms = el_now_ms(), limit_ms = timeout_ms(health);
-  if (now_ms >= health->moved_ms + limit_ms) {
+  if (now_ms >= health->left_until_ms) {
     cancel_before(health, health->moved_ms);
   }
   if (TAILQ_EMPTY(&health->pending)) return;
@@ -88,8 +89,11 @@ void el_health_heard(el_health *health) {
 }
 
 void el_health_moved(el_health *health) {
+  health->left_until_ms = health->quiet_since_ms + timeout_ms(health);
   health->moved_ms = health->quiet_since_ms = el_now_ms();
-  if (!TAILQ_EMPTY(&health->pending)) set_timer(health);
+  if (!TAILQ_EMPTY(&health->pending)) {
+    el_timers_set(health->timers, &health->timer, health->left_until_ms);
+  }
 }
 
 bool el_health_is_silent(const el_health *health) {

@@ -44,8 +44,9 @@ struct el_health {
   int64_t quiet_since_ms;
   int64_t
       heard_ms; /* by el_now_ms: when the last answer came, or the connection was established */
-  int64_t moved_ms;   /* by el_now_ms: when this member came into use */
-  int64_t slowest_ms; /* how long the slowest recent answer took */
+  int64_t moved_ms;      /* by el_now_ms: when this member came into use */
+  int64_t left_until_ms; /* the limit of the calls to the member before */
+  int64_t slowest_ms;    /* how long the slowest recent answer took */
   /* how often all calls were cancelled since the last answer */
   int n_timeouts;
   TAILQ_HEAD(, el_health_call) pending; /* calls that have no answer yet */
