@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/completion.h"
 #include "base/container_of.h"
 #include "lock/request_queue.h"
@@ -219,8 +220,7 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
       el_request_queue_wrong_cluster(shared->requests) != NULL) {
     return false;
   }
-  at_ms = el_retry_next(&failed, el_now_ms(), &guarded->failures,
-                        (uint64_t)(uintptr_t)guarded);
+  at_ms = el_retry_next(&failed, el_now_ms(), &guarded->failures, el_random());
   if (at_ms >= guarded->deadline_ms) return false;
   el_timers_set(guarded->shared->timers, &guarded->timer, at_ms);
   TAILQ_INSERT_TAIL(&guarded->shared->resting, guarded, link);
