@@ -163,9 +163,11 @@ static void on_key_found(void *arg, int64_t lease, el_bytes key) {
 
 static void on_failover(el_failover_listener *listener, const el_error *why) {
   el_client *cl = EL_CONTAINER_OF(listener, el_client, failover);
-  const char *left = el_channel_address(cl->channel, cl->member);
+  size_t member = cl->member;
+  const char *left = el_channel_address(cl->channel, member);
   cl->member = el_channel_member(cl->channel);
-  if (cl->is_closing) return; /* the close has cancelled all calls */
+  if (cl->member == member) return; /* another connection to it */
+  if (cl->is_closing) return;       /* the close has cancelled all calls */
   el_events_note(&cl->shared->events,
                  &(el_event){.kind = EL_EVENT_FAILOVER,
                              .subject = {left, strlen(left)},
