@@ -14,6 +14,13 @@ local NAME = suite.prefix() .. "a"
 local RECORD = NAME:gsub("/", "%%2F") .. ".last-run"
 local LONG = "--once-per=10000d" -- no such period ends during a test
 
+-- Starts a command that keeps the lock until it gets a line.
+local function start_holder()
+  local holder = command.start { "run", NAME, "sh", "-c", "echo ready; read line" }
+  holder:expect "^ready"
+  return holder
+end
+
 local function lease_of(key) return key:match "/(%x+)$" end
 
 after_each(function()
@@ -35,8 +42,7 @@ describe("regression 143: etcdlock run --once-per", function()
   end)
 
   it("waits again if etcd has ended its lease", function()
-    local holder = command.start { "run", NAME, "sh", "-c", "echo ready; read line" }
-    holder:expect "^ready"
+    local holder = start_holder()
     local first = etcd:keys(NAME .. "/")
     local waiter = command.start { "run", NAME, LONG, "echo", "ran" }
     etcd:await_keys(NAME .. "/", 2)
@@ -55,8 +61,7 @@ describe("regression 143: etcdlock run --once-per", function()
   end)
 
   it("waits until its period ends, and no longer", function()
-    local holder = command.start { "run", NAME, "sh", "-c", "echo ready; read line" }
-    holder:expect "^ready"
+    local holder = start_holder()
     local out, status, err = command.run { "run", NAME, "--once-per=2", "echo", "ran" }
     assert.same({ "", 75 }, { out, status })
     assert.matches("was not free within [%d.]+ s", err)

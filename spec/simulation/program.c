@@ -349,7 +349,7 @@ static void end_client(program *of) {
 static void run_client(program *of) {
   of->client = connect_client(of);
   of->generation++;
-  of->is_closing = of->has_crashed = of->wants_to_close = of->may_fail = false;
+  of->is_closing = of->has_crashed = of->wants_to_close = false;
   of->is_lua_taken = false;
   for (int i = 0; i < of->n_users; i++) {
     of->users[i] = (user){.id = i, .in = of};

@@ -68,8 +68,6 @@ struct program {
   user users[USERS_MAX];
   int n_users;
   bool is_closing, has_crashed;
-  bool
-      may_fail; /* a fault of etcd or of the network has hit its present client */
   int64_t stopped_us; /* for how long it was stopped so far */
   int64_t lock_delay_ms;
   int lingering; /* per mille of acquisitions that linger */
