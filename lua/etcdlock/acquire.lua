@@ -41,11 +41,11 @@ local NO_LINGER = {
   leader = "none: a leadership cannot linger",
 }
 
--- The text after "wanted" for a call with both `linger` and `lock_delay`. The two are not allowed
--- together: if the client crashed while the key of a released lock lingers, the lock delay would
--- begin, and block other clients although the lock is free.
-local NO_LINGER_WITH_DELAY = "none together with lock_delay: a released lock would block others"
-  .. " after a crash"
+-- The text after "wanted" for a call with `linger` by a client with a lock delay. If the client
+-- crashed while the key of a released lock lingers, the lock delay would begin, and block other
+-- clients although the lock is free.
+local NO_LINGER_WITH_DELAY = "none for a client with a lock_delay: a released lock would block"
+  .. " others after a crash"
 
 -- ---- acquisitions ----
 
@@ -64,10 +64,10 @@ end
 
 -- Returns true if the mode of the target allows the options `opts`; otherwise nil, message,
 -- "invalid".
-local function check_mode(where, target, opts)
+local function check_mode(self, where, target, opts)
   if opts.linger and NO_LINGER[target.mode] then
     return check.invalid(where, "linger", opts.linger, NO_LINGER[target.mode])
-  elseif opts.linger and (opts.lock_delay or 0) > 0 then
+  elseif opts.linger and self._lock_delay > 0 then
     return check.invalid(where, "linger", opts.linger, NO_LINGER_WITH_DELAY)
   elseif target.mode ~= "leader" then
     return true
@@ -87,10 +87,10 @@ end
 --
 -- The number of fields matters, because each lock keeps its acquisition in memory. A Lua table with
 -- more than 16 fields takes twice the memory. A constructor reserves memory for all its fields,
--- also for those that are nil. So the constructor below has at most 16 fields.
+-- also for those that are nil. So there are at most 16 fields.
 local function new_acquisition(self, target, full_names, opts, timeout)
   local given_names = target.names and { unpack_list(target.names) } or { target.name }
-  local acquisition = {
+  return {
     mode = target.mode,
     names = given_names, -- list, without the client's prefix
     name = names.join(given_names), -- for messages
@@ -103,16 +103,12 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     try = timeout == 0,
     max_hold = opts.max_hold,
     linger = opts.linger,
-    lock_delay = opts.lock_delay or 0,
     given_owner = opts.owner, -- nil: the owner is the running coroutine
     owner = self._held_locks.identify_owner(opts.owner),
     value = opts.value, -- set to nil at the grant: then only etcd keeps the value
     started_at = self._events.is_on and core.now() or nil, -- nil: neither a log nor metrics
+    is_in_with = target.is_in_with,
   }
-  if target.is_in_with then
-    acquisition.is_in_with = true -- not in the constructor, because it would be the 17th field
-  end
-  return acquisition
 end
 
 -- Returns the acquisition for a target and the caller's options. Returns nil, message, code if a
@@ -127,7 +123,7 @@ local function read(self, where, target, opts)
   if not checked then
     return nil, timeout, code -- timeout is the message
   end
-  ok, message, code = check_mode(where, target, checked)
+  ok, message, code = check_mode(self, where, target, checked)
   if not ok then
     return nil, message, code
   end
@@ -167,7 +163,7 @@ local function start(self, acquisition)
     return fail(self, acquisition, text, code)
   end
   acquisition.limit = acquisition.try and get_try_timeout(self, acquisition) or acquisition.timeout
-  local value = acquisition.leader_value or label.write(acquisition)
+  local value = acquisition.leader_value or label.write(acquisition, self._lock_delay)
   local core_lock
   core_lock, message, code = self._core:lock(acquisition.full_name, value, acquisition)
   if not core_lock then

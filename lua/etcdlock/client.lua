@@ -529,8 +529,8 @@ end
 -- `close` returns at once, and the client closes in the background. If a program drops a client
 -- without `close`, the client closes in the background when Lua collects it.
 --
--- If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease of that
--- hold, and the lease expires in etcd. If a member does not answer, the I/O thread and one socket
+-- If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease, and the
+-- lease expires in etcd. If a member does not answer, the I/O thread and one socket
 -- remain until the attempt to connect ends: for at most 2 s, with TLS 5 s.
 -- @treturn true
 -- @fail never
@@ -578,6 +578,7 @@ function Client.new(core_client, settings)
     -- Seconds after which the event `still_waiting` reports a wait.
     _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,
+    _lock_delay = settings.lock_delay, -- seconds
   }, Client)
 end
 

@@ -8,6 +8,10 @@ local loops = require "etcdlock.wait.loop"
 
 local M = {}
 
+-- Largest lock delay in seconds. Lock delays are limited, because nothing but break_lock can end
+-- one early.
+M.LOCK_DELAY_MAX = 300
+
 local WHERE = "etcdlock.connect"
 local DEFAULT_ENDPOINT = "127.0.0.1:2379"
 local ENDPOINTS_MAX = 32
@@ -80,6 +84,8 @@ end
 --   option of TLS is given
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
 --   deletes its keys after that time
+-- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which locks stay taken after the TTL if
+--   their holder crashes. After an `unlock` a lock is free at once
 -- @tfield[opt="no limit; in nginx 5"] seconds timeout default of the option `timeout` of a lock
 --   call; `math.huge`: no limit
 -- @tfield[opt=none] string prefix text in front of every lock name
@@ -137,6 +143,10 @@ M.OPTIONS = {
     type = "number", default = 10, is_valid = check.within(2, 300), wanted = "2 to 300 seconds",
     aliases = { "ttl_seconds", "ttl_s", "exptime", "expire", "expires", "lease", "lease_ttl" },
   },
+  lock_delay = {
+    type = "number", default = 0, is_valid = check.within(0, M.LOCK_DELAY_MAX),
+    wanted = "0 to " .. M.LOCK_DELAY_MAX .. " seconds",
+  },
   timeout = {
     type = "number", is_valid = check.within(0, math.huge), wanted = "0 or more seconds",
     aliases = { "wait_timeout", "lock_timeout", "timeout_seconds", "wait" },
@@ -186,7 +196,6 @@ local NAMES = check.sorted_keys(M.OPTIONS)
 local ELSEWHERE = {
   max_hold = "client:lock and other calls that take a lock",
   linger = "client:lock and other calls that take a lock",
-  lock_delay = "client:lock and other calls that take a lock",
   owner = "client:lock and other calls that take a lock",
   value = "client:lock and other calls that take a lock",
 }

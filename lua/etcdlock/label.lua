@@ -21,20 +21,21 @@ local function write_plain(pid, since)
   return plain_label
 end
 
---- Returns the label of an acquisition, a JSON object with these fields:
+--- Returns the label of an acquisition by a client whose lock delay is `lock_delay` seconds, a JSON
+-- object with these fields:
 --   host, pid   of this process
 --   since       time of the call, in Unix seconds
 --   owner       the option `owner`, if it is a string or a number
 --   value       the option `value`, if it is given
---   lock_delay  the option `lock_delay` in seconds, if it is above 0
+--   lock_delay  if it is above 0
 -- For a multi-lock of several names, returns two labels with a NUL between them:
 -- 1. the label for the key below the first name, with the field `names`: the list of all full names
 -- 2. the label for all other keys, with the field `first`: the first full name
-function M.write(acquisition)
+function M.write(acquisition, lock_delay)
   local owner, full_names = acquisition.given_owner, acquisition.full_names
   local has_owner = type(owner) == "string" or type(owner) == "number"
   local pid, since = core.pid(), os.time()
-  if #full_names == 1 and not (has_owner or acquisition.value) and acquisition.lock_delay == 0 then
+  if #full_names == 1 and not (has_owner or acquisition.value) and lock_delay == 0 then
     return write_plain(pid, since)
   end
   local label = {
@@ -43,7 +44,7 @@ function M.write(acquisition)
     since = since,
     owner = has_owner and to_string(owner) or nil,
     value = acquisition.value,
-    lock_delay = acquisition.lock_delay > 0 and acquisition.lock_delay or nil,
+    lock_delay = lock_delay > 0 and lock_delay or nil,
   }
   if #full_names == 1 then
     return json.encode(label)

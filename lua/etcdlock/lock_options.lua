@@ -7,10 +7,6 @@ local M = {}
 local LINGER_MAX = 86400 -- seconds
 local VALUE_MAX = 4096 -- bytes
 
--- Largest lock delay in seconds. Lock delays are limited, because nothing but break_lock can end
--- one early.
-M.LOCK_DELAY_MAX = 300
-
 --- The options of a call that takes a lock.
 -- @table lock_options
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
@@ -23,9 +19,8 @@ M.LOCK_DELAY_MAX = 300
 --   up to 86400. Until then, the client takes the lock again with the same token and without a
 --   request. If another client wants the lock, or this client wants it in another mode, the client
 --   deletes the key as soon as it is not held: normally at once, at the latest after a third of the
---   TTL. A lingering lock costs a read every third of the TTL. Cannot be combined with `lock_delay`
--- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
---   if its holder crashes. After an `unlock` the lock is free at once
+--   TTL. A lingering lock costs a read every third of the TTL. Not for a client with a
+--   `lock_delay`
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within
 --   this client. Calls with the same owner get the same hold, but each call for a permit of a
 --   semaphore gets another permit
@@ -50,10 +45,6 @@ M.OPTIONS = {
       return seconds > 0 and seconds <= LINGER_MAX
     end,
     wanted = "more than 0 seconds, up to " .. LINGER_MAX,
-  },
-  lock_delay = {
-    type = "number", is_valid = check.within(0, M.LOCK_DELAY_MAX),
-    wanted = "0 to " .. M.LOCK_DELAY_MAX .. " seconds",
   },
   owner = {},
   value = {

@@ -1,4 +1,4 @@
--- Tests the lock delay (option delay): after a crash of the holder, the lock is granted only after
+-- Tests the lock delay (option lock_delay of connect): after a crash of the holder, the lock is granted only after
 -- the delay; after a release, the next waiter gets it at once.
 
 local clients = require "spec.support.harness.clients"
@@ -15,8 +15,6 @@ local TTL, DELAY = 2, 4
 local connect = clients.connector(function()
   return { endpoints = etcd:endpoints(), prefix = prefix, ttl = TTL }
 end)
--- Options for tests without a crash.
-local LONG = { ttl = 30 }
 
 after_each(clients.close_all)
 after_each(proc.destroy_children)
@@ -28,9 +26,9 @@ local HOLDER = [[
   local endpoints, prefix, ttl, delay, only = ...
   local etcdlock = require "etcdlock"
   local client = assert(etcdlock.connect {
-    endpoints = endpoints, prefix = prefix, ttl = tonumber(ttl),
+    endpoints = endpoints, prefix = prefix, ttl = tonumber(ttl), lock_delay = tonumber(delay),
   })
-  local opts, held = { lock_delay = tonumber(delay) }, {}
+  local opts, held = {}, {}
   local take = {
     lock = function() return client:lock("of-lock", opts) end,
     try = function() return client:try_lock("of-try", opts) end,
@@ -51,13 +49,9 @@ local HOLDER = [[
       return lock
     end,
     two = function()
-      local first = assert(client:lock("of-two", {
-        lock_delay = opts.lock_delay, owner = "first",
-      }))
+      local first = assert(client:lock("of-two", { owner = "first" }))
       local second
-      local asked = assert(client:lock_async("of-two", {
-        lock_delay = opts.lock_delay, owner = "second",
-      }))
+      local asked = assert(client:lock_async("of-two", { owner = "second" }))
       assert(first:unlock()) -- hands the lock to the second owner
       repeat second = asked:step() until second
       assert(first:token() == second:token())
@@ -138,7 +132,7 @@ describe("the lock delay after a crash", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("also keeps out acquisitions that start during it, with any lock delay",
+  it("also keeps out acquisitions that start during it, of a client with another lock delay",
     function()
       local child = start "all"
       local from = wait.now()
@@ -149,7 +143,7 @@ describe("the lock delay after a crash", function()
         local _, message, code = ended(one)
         if wait.now() - from < DELAY then assert.equal("locked", code, kind .. ": " .. message) end
       end
-      local lock = granted(late:lock_async("of-lock", { lock_delay = 1 }))
+      local lock = granted(connect { lock_delay = 1 }:lock_async "of-lock")
       assert.is_true(wait.now() - from >= DELAY)
       assert.is_true(lock:unlock())
       for _, one in pairs(ask_all(late)) do assert.is_true(granted(one):unlock()) end
@@ -217,16 +211,16 @@ end)
 describe("a hold lost while etcd is unreachable", function()
   it("keeps other owners and clients out until the lock delay ends", function()
     local own = suite.start()
-    local client = connect { endpoints = own:endpoints() }
-    local lock = assert(client:lock("a", { lock_delay = DELAY }))
-    local reader = assert(client:read_lock("b", { lock_delay = DELAY }))
+    local client = connect { endpoints = own:endpoints(), lock_delay = DELAY }
+    local lock = assert(client:lock "a")
+    local reader = assert(client:read_lock "b")
     for i = 1, #own.members do own:pause(i) end
     local over = wait.now() + DELAY + select(2, lock:held())
     assert.equal("expired", lock:wait_lost(30))
-    local _, message, code = client:try_lock("a", { lock_delay = DELAY, owner = "else" })
+    local _, message, code = client:try_lock("a", { owner = "else" })
     if wait.now() < over then assert.equal("locked", code, message) end
     for i = 1, #own.members do own:resume(i) end
-    local again = assert(client:lock("a", { lock_delay = DELAY, owner = "else" }))
+    local again = assert(client:lock("a", { owner = "else" }))
     assert.is_true(wait.now() >= over)
     assert.is_true(again:unlock())
     local other = connect { endpoints = own:endpoints() }
@@ -263,19 +257,19 @@ describe("a hold with a lock delay", function()
   end
 
   it("is followed at once by the next waiter after max_hold", function()
-    local one, two = connect(), connect { elsewhere = true }
-    clients.keep(assert(one:lock("a", { lock_delay = 60, max_hold = 0.2 })))
+    local one, two = connect { lock_delay = 60 }, connect { elsewhere = true }
+    clients.keep(assert(one:lock("a", { max_hold = 0.2 })))
     assert_at_once({ two:lock_async "a" }, "max_hold")
-    clients.keep(assert(one:read_lock("a", { lock_delay = 60, max_hold = 0.2 })))
-    clients.keep(assert(one:read_lock("a", { lock_delay = 60, max_hold = 0.1, owner = "else" })))
+    clients.keep(assert(one:read_lock("a", { max_hold = 0.2 })))
+    clients.keep(assert(one:read_lock("a", { max_hold = 0.1, owner = "else" })))
     assert_at_once({ two:lock_async "a" }, "shared")
   end)
 
   it("costs one request to acquire and one to release, as without", function()
-    local client = connect()
-    assert(client:lock("a", { lock_delay = 5 })):unlock()
+    local client = connect { lock_delay = 5 }
+    assert(client:lock "a"):unlock()
     local before = client:stats()
-    for _ = 1, 10 do assert(client:lock("a", { lock_delay = 5 })):unlock() end
+    for _ = 1, 10 do assert(client:lock "a"):unlock() end
     local after = client:stats()
     assert.equal(20, after.enqueues - before.enqueues + after.deletes - before.deletes)
     assert.equal(before.grants, after.grants)
@@ -283,87 +277,24 @@ describe("a hold with a lock delay", function()
   end)
 end)
 
-describe("a client", function()
-  it("has one lease for each lock delay and one for locks without", function()
-    local client = connect(LONG)
-    local plain = assert(client:lock "plain")
-    local short = assert(client:lock("short", { lock_delay = 1 }))
-    local long = assert(client:lock("long", { lock_delay = 20 }))
-    local other = assert(client:lock("other", { lock_delay = 20 }))
-    assert.equal(client:lease(), plain:lease())
-    assert.equal(long:lease(), other:lease())
-    assert.not_equal(short:lease(), long:lease())
-    assert.not_equal(short:lease(), plain:lease())
-    assert.is_true(select(2, long:held()) <= LONG.ttl)
-    for _, lock in ipairs { plain, short, long, other } do
-      assert.is_true(lock:check())
-      assert.is_true(lock:unlock())
-    end
-  end)
-
-  it("keeps its other holds after the lease of one lock delay was revoked", function()
-    local client = connect(LONG)
-    local held = { assert(client:lock "a"), assert(client:lock("b", { lock_delay = 1 })) }
-    local lost = assert(client:lock("c", { lock_delay = 2 }))
-    etcd:revoke(lost:lease())
-    assert.is_truthy(lost:wait_lost(20))
-    assert(client:lock("c", { lock_delay = 2 })):unlock() -- the client finds that the lease is gone
-    for _, lock in ipairs(held) do
-      assert.is_true(lock:check())
-      assert.is_true(lock:unlock())
-    end
-  end)
-
-  it("is alive if all its locks have a lock delay", function()
-    local client = connect(LONG)
-    local lock = assert(client:lock("a", { lock_delay = 1 }))
+describe("a client with a lock delay", function()
+  it("has a lease that lives longer than its holds, and one only", function()
+    local client = connect { ttl = 30, lock_delay = 20 }
+    local lock = assert(client:lock "a")
+    assert.is_true(select(2, lock:held()) <= 30)
+    assert.matches("granted with TTL%(50s%)", (etcd:ctl("lease", "timetolive", lock:lease())))
     assert.is_true((client:alive()))
     assert.equal(lock:lease(), client:lease())
     assert.is_true(lock:unlock())
   end)
 
-  it('uses up to 8 lock delays at a time and returns "invalid" for another one', function()
-    local client, held = connect(LONG), {}
-    for i = 1, 8 do held[i] = assert(client:lock("of " .. i, { lock_delay = i })) end
-    local message = assert_fails("invalid", client:lock("one more", { lock_delay = 9.5 }))
-    assert.matches("lock_delay of 9.5 s refused; 8 other lock delays", message, 1, true)
-    assert.is_true(assert(client:lock("another", { lock_delay = 3 })):unlock())
-    assert.is_true(held[5]:unlock())
-    local lock = wait.eventually(function()
-      return client:lock("one more", { lock_delay = 9.5 })
-    end)
-    for i = 1, 8 do assert.equal(i ~= 5, (held[i]:held())) end
-    assert.is_true(lock:unlock())
+  it("refuses linger, because a released lock would block others after a crash", function()
+    local message = assert_fails("invalid", connect { lock_delay = 1 }:lock("a", { linger = 1 }))
+    assert.matches("linger = 1, wanted none for a client with a lock_delay", message, 1, true)
   end)
+end)
 
-  it("grants a lock to owners with different lock delays one after the other", function()
-    local client = connect(LONG)
-    local held = assert(client:lock("a", { lock_delay = 1, owner = "first" }))
-    local asked = {
-      client:lock_async("a", { owner = "second" }),
-      client:lock_async("a", { lock_delay = 2, owner = "third" }),
-    }
-    assert_fails("locked", client:try_lock("a", { owner = "else" }))
-    clients.assert_wait(asked[1], asked[2])
-    assert.is_true(held:unlock())
-    clients.assert_one_after_the_other(asked)
-  end)
-
-  it("returns the same lock to its owner for a call with another lock delay", function()
-    local client = connect(LONG)
-    local lock = assert(client:lock("a", { lock_delay = 1 }))
-    assert.equal(lock, client:lock("a", { lock_delay = 2 }))
-    assert.equal(lock, client:lock "a")
-    for _ = 1, 3 do assert.is_true(lock:unlock()) end
-  end)
-
-  it('returns "deadlock" to a reader with another lock delay while a writer waits', function()
-    local client, writer = connect(LONG), connect { elsewhere = true, ttl = 30 }
-    local reader = assert(client:read_lock("a", { lock_delay = 1 }))
-    local asked = writer:write_lock_async "a"
-    etcd:await_keys(prefix .. "a/", 2)
-    assert_fails("deadlock", client:read_lock("a", { lock_delay = 2, owner = "else" }))
-    assert.is_true(reader:unlock())
-    assert.is_true(granted(asked):unlock())
-  end)
+it("a lock call with lock_delay raises an error that names etcdlock.connect", function()
+  local _, message = pcall(connect().lock, connect(), "a", { lock_delay = 1 })
+  assert.matches("lock_delay.*etcdlock.connect", message)
 end)

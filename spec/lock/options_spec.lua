@@ -167,7 +167,6 @@ describe("a lock call", function()
       assert_raises(function() way("a", { time_out = 1 }) end, where, '"time_out"')
       assert_raises(function() way("a", { 1 }) end, where, "options[1] has no name")
       assert_raises(function() way("a", { max_hold = "1" }) end, where, "max_hold", '"1"')
-      assert_raises(function() way("a", { lock_delay = "1" }) end, where, "lock_delay", '"1"')
       assert_raises(function() way("a", { value = 5 }) end, where, "value", "5", "string")
     end)
     assert_raises(function() client:lock("a", { timeout = "1" }) end, "timeout", '"1"')
@@ -180,14 +179,10 @@ describe("a lock call", function()
     end
   end)
 
-  it('returns "invalid" for a max_hold or lock delay out of range', function()
+  it('returns "invalid" for a max_hold out of range', function()
     for _, max_hold in ipairs { 0, -1, HUGE, NAN } do
       assert_invalid({ "client:lock", "max_hold", shown(max_hold) },
         client:lock("a", { max_hold = max_hold }))
-    end
-    for _, delay in ipairs { -1, 300.1, HUGE, NAN } do
-      assert_invalid({ "client:lock", "lock_delay", shown(delay), "0 to 300 seconds" },
-        client:lock("a", { lock_delay = delay }))
     end
   end)
 

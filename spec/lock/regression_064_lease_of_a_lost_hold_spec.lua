@@ -12,11 +12,12 @@ local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local TTL, DELAY = 2, 5 -- seconds
-local OPTS = { lock_delay = DELAY }
 local server, client, other
 
 before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = TTL })
+  server, client = clients.through_scripted(suite.endpoint(), {
+    prefix = prefix, ttl = TTL, lock_delay = DELAY,
+  })
   other = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 30 }
     { elsewhere = true }
 end)
@@ -37,7 +38,7 @@ end
 -- Takes the lock "a" and loses it because no keepalive is answered. Returns the time before which
 -- no other owner may have the lock.
 local function lose()
-  local lock = assert(client:lock("a", OPTS))
+  local lock = assert(client:lock "a")
   stop_keepalives()
   local over = wait.now() + select(2, lock:held()) + DELAY
   assert.equal("expired", lock:wait_lost(10))
@@ -74,8 +75,8 @@ it("regression 064: close during a lock delay releases other locks and waits at 
   local over = lose()
   server:pass()
   local from = wait.now()
-  clients.keep(assert(client:lock("b", OPTS)))
-  local waiter = assert(client:lock_async("c", OPTS))
+  clients.keep(assert(client:lock "b"))
+  local waiter = assert(client:lock_async "c")
   wait.eventually(function() return #assert(other:queue "c") == 2 end, 5, "the wait")
   local asked = { other:lock_async "a", other:lock_async "b" }
   assert.is_true(wait.now() - from < DELAY / 2, "too slow for this test")
@@ -104,9 +105,9 @@ it("regression 064: a process that ends after a lost hold leaves the lock delay"
   local child = proc.lua([[
     local endpoint, prefix, ttl, delay = ...
     local client = assert(require("etcdlock").connect {
-      endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
+      endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl), lock_delay = tonumber(delay),
     })
-    local lock = assert(client:lock("a", { lock_delay = tonumber(delay) }))
+    local lock = assert(client:lock "a")
     print(select(2, lock:held()))
     io.read()
     assert(not lock:held())

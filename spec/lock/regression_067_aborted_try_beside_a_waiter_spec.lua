@@ -11,9 +11,9 @@ local granted = clients.granted
 after_each(clients.close_all)
 
 it("regression 067: a waiter is not told the result of a try that was given up", function()
-  local client, other = connect(), connect { elsewhere = true }
+  local client, other = connect(), connect { elsewhere = true, lock_delay = 5 }
   for _ = 1, 20 do
-    local held = assert(other:lock("a", { lock_delay = 5 }))
+    local held = assert(other:lock "a")
     local try = assert(client:lock_async("a", { timeout = 0, owner = "try" }))
     local pending = assert(client:lock_async("a", { timeout = 30, owner = "waiter" }))
     for _ = 1, math.random(0, 3) do try:step() end
@@ -29,8 +29,8 @@ it("regression 067: a waiter is not told the result of a try that was given up",
 end)
 
 it("regression 067: a try sends one request, also if a holder with a lock delay crashed", function()
-  local client, other = connect(), connect { elsewhere = true }
-  local held = assert(other:lock("b", { lock_delay = 5 }))
+  local client, other = connect(), connect { elsewhere = true, lock_delay = 5 }
+  local held = assert(other:lock "b")
   local before = client:stats()
   local lock, _, code = client:try_lock "b"
   assert.is_nil(lock)

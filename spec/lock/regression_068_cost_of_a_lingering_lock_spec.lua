@@ -44,8 +44,3 @@ it("regression 068: stats does not count a lingering lock as held", function()
   assert.equal(1, client:stats().held)
   assert.is_true(lock:unlock())
 end)
-
-it('regression 068: linger together with a lock delay is "invalid"', function()
-  clients.assert_fails("invalid", connect():lock("c", { linger = 1, lock_delay = 1 }))
-  assert.is_true(assert(connect():lock("c", { linger = 1, lock_delay = 0 })):unlock())
-end)

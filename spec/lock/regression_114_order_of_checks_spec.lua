@@ -14,7 +14,7 @@ it("regression 114: connect and lock name the same wrong value in each run", fun
     }
     local client = assert(etcdlock.connect { endpoints = %q, env = false })
     local _, lock_message = client:lock("a", {
-      timeout = -1, max_hold = 0, linger = -1, lock_delay = -1, value = ("x"):rep(5000),
+      timeout = -1, max_hold = 0, linger = -1, value = ("x"):rep(5000),
     })
     print(message .. "\n" .. lock_message)
   ]]):format(suite.endpoint())

@@ -24,9 +24,8 @@ local LOCATIONS = {
 
   -- Takes the lock |name| and holds it for |hold| seconds, 3600 by default.
   ["/hold"] = [[
-    local delay = tonumber(ngx.var.arg_delay)
     shared:incr("came", 1, 0)
-    local lock = assert(client:lock(ngx.var.arg_name, { lock_delay = delay }))
+    local lock = assert(client:lock(ngx.var.arg_name))
     shared:incr("granted", 1, 0)
     ngx.sleep(tonumber(ngx.var.arg_hold or 3600))
     local held = lock:held()
@@ -66,8 +65,8 @@ end)
 teardown(clients.close_all)
 
 -- Returns the options of the client of a worker. Tests that kill a worker use a short |ttl|.
-local function options(ttl)
-  return { endpoints = etcd:endpoint(), prefix = prefix, ttl = ttl }
+local function options(ttl, lock_delay)
+  return { endpoints = etcd:endpoint(), prefix = prefix, ttl = ttl, lock_delay = lock_delay }
 end
 
 local function start(more)
@@ -282,8 +281,8 @@ describe("nginx", function()
   end)
 
   it("keeps the lock of a killed worker from other clients for the lock delay", function()
-    local nginx = start { client = options(2) }
-    local holder = nginx:begin "/hold?name=delayed&delay=4"
+    local nginx = start { client = options(2, 4) }
+    local holder = nginx:begin "/hold?name=delayed"
     etcd:await_keys(prefix .. "delayed/", 1)
     local from = wait.now()
     assert(uv.kill(nginx:workers()[1], "sigkill"))

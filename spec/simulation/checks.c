@@ -167,10 +167,10 @@ static user *next_user(user *of) {
 
 /* From |ended_us| on, the hold of |of| is over without a release. */
 static void add_delay(const user *of, int64_t ended_us) {
-  if (of->wish.lock_delay_ms == 0 || is_sabotaged(of->token)) return;
+  if (of->in->lock_delay_ms == 0 || is_sabotaged(of->token)) return;
   if (checks.n_delayed == DELAYED_MAX) checks.n_delayed = 0;
   checks.delayed[checks.n_delayed++] = (delayed_hold){
-      of->wish, of->token, ended_us + of->wish.lock_delay_ms * WORLD_MS};
+      of->wish, of->token, ended_us + of->in->lock_delay_ms * WORLD_MS};
 }
 
 /* As user_holds, but by the clock of the process of |of|. */
@@ -337,7 +337,6 @@ static void check_turn(user *of) {
   for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
     if (it->state == USER_WAITS && it->wish.mode == of->wish.mode &&
         it->wish.names[0] == of->wish.names[0] && !it->wish.try_once &&
-        it->wish.lock_delay_ms == of->wish.lock_delay_ms &&
         it->joined_us < of->joined_us &&
         !el_completion_has(el_lock_completion(it->lock), EL_LOCK_DECIDED) &&
         of->state == USER_HOLDS) {

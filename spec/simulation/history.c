@@ -352,7 +352,7 @@ static void draw_program(int id) {
   of->process.preempted = world_chance(300) ? 200 : 0;
   of->n_users = world_chance(300) ? 1 : (int)world_random(2, USERS_MAX);
   of->ttl_ms = world_random(2, 15) * 1000;
-  of->lock_delay_ms = world_random(1, 3) * 1000;
+  of->lock_delay_ms = world_chance(400) ? world_random(1, 10) * 1000 : 0;
   of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
   of->linger_max_ms = history.mood == MOOD_DEAF ? 60000 : 3000;
   of->n_endpoints = history.n_members;
@@ -373,7 +373,6 @@ static void draw_behaviour(behaviour *to) {
       .trying = some(500),
       .timing_out = some(500),
       .max_holding = some(200),
-      .delaying = some(500),
       .writing = some(500),
       .downgrading = some(300),
       .end_us = world_random(3, 30) * WORLD_S};

@@ -122,9 +122,8 @@ static wish make_wish(const user *of) {
     it.timeout_ms = it.try_once ? 5000 : world_random(1, 5000);
   }
   if (world_chance(how->max_holding)) it.max_hold_ms = world_random(1, 1000);
-  if (world_chance(how->delaying)) it.lock_delay_ms = of->in->lock_delay_ms;
   /* the library refuses the other combinations */
-  if (world_chance(of->in->lingering) && it.lock_delay_ms == 0 &&
+  if (world_chance(of->in->lingering) && of->in->lock_delay_ms == 0 &&
       it.mode != EL_MODE_PERMIT && it.mode != EL_MODE_MULTI) {
     it.linger_ms = world_random(1, of->in->linger_max_ms);
   }
@@ -139,8 +138,7 @@ static el_lock *begin(user *of, el_error *err) {
                              .try_once = of->wish.try_once,
                              .timeout_ms = of->wish.timeout_ms,
                              .max_hold_ms = of->wish.max_hold_ms,
-                             .linger_ms = of->wish.linger_ms,
-                             .lock_delay_ms = of->wish.lock_delay_ms};
+                             .linger_ms = of->wish.linger_ms};
   for (int i = 0; i < of->wish.n_names; i++) {
     len += (size_t)snprintf(names + len, sizeof names - len, "%sn%d",
                             i > 0 ? "_" : "", of->wish.names[i]);
@@ -320,6 +318,7 @@ static el_client *connect_client(program *of) {
   el_connect_options options = {.endpoints = of->endpoints,
                                 .n_endpoints = (size_t)of->n_endpoints};
   options.plain.ttl_ms = of->ttl_ms;
+  options.plain.lock_delay_ms = of->lock_delay_ms;
   options.plain.handoff = (el_handoff_limits){.holds = 32, .ms = 50};
   el_client *client = el_client_new(&options, &err);
   if (client == NULL) world_violate("connect", "%s", err.text);

@@ -28,7 +28,7 @@ typedef struct wish {
   int permits;
   bool try_once;
   int64_t timeout_ms; /* negative: none */
-  int64_t max_hold_ms, linger_ms, lock_delay_ms;
+  int64_t max_hold_ms, linger_ms;
 } wish;
 
 typedef enum user_state {
@@ -68,9 +68,9 @@ struct program {
   user users[USERS_MAX];
   int n_users;
   bool is_closing, has_crashed;
-  int64_t stopped_us; /* for how long it was stopped so far */
-  int64_t lock_delay_ms;
-  int lingering; /* per mille of acquisitions that linger */
+  int64_t stopped_us;    /* for how long it was stopped so far */
+  int64_t lock_delay_ms; /* of its clients; 0: none */
+  int lingering;         /* per mille of acquisitions that linger */
   const char *endpoints[ENDPOINTS_MAX];
   int n_endpoints;
   int64_t ttl_ms, linger_max_ms;
@@ -94,7 +94,7 @@ typedef struct behaviour {
   kinds kinds;
   int n_names;
   int64_t think_us, hold_us; /* the longest pause, the longest hold */
-  int trying, timing_out, max_holding, delaying, writing,
+  int trying, timing_out, max_holding, writing,
       downgrading; /* per mille of acquisitions */
   int64_t end_us;  /* when users begin no new acquisition */
 } behaviour;

@@ -19,19 +19,22 @@ Client.__index = Client
 -- The current client of each place, by place.
 M.list = {}
 
+local LOCK_DELAYS = { 0.5, plan.DELAY_MAX } -- by place; seconds
 local proxies = {}
 local isolated = {} -- by place: the time until which its data is discarded
 
 -- Connects a client of the place |i| through its proxy and returns it. Fields: place, number (of
--- the client among those of the place), id ("cPLACE.NUMBER"), core (etcdlock's client), semaphores
--- (by name), is_closed, was_reached.
+-- the client among those of the place), id ("cPLACE.NUMBER"), has_lock_delay, core (etcdlock's
+-- client), semaphores (by name), is_closed, was_reached.
 local function connect(i, number)
   local proxy = proxies[i]
+  local lock_delay = LOCK_DELAYS[i]
   local self = setmetatable({ place = i, id = ("c%d.%d"):format(i, number), number = number },
     Client)
+  self.has_lock_delay = lock_delay ~= nil
   self.core = assert(etcdlock.connect {
-    endpoints = proxy.endpoints, ttl = plan.TTL, prefix = plan.PREFIX, loop = "luv", env = false,
-    log = function() end,
+    endpoints = proxy.endpoints, ttl = plan.TTL, lock_delay = lock_delay,
+    prefix = plan.PREFIX, loop = "luv", env = false, log = function() end,
   })
   self.semaphores = {}
   for name, n in pairs(plan.PERMITS) do

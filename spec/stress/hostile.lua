@@ -76,8 +76,6 @@ local function options()
   local opts = { timeout = random:real(0, TIMEOUT), owner = random:whole(1, 3) }
   if random:chance(0.2) then
     opts.linger = random:real(0.01, 1)
-  elseif random:chance(0.2) then
-    opts.lock_delay = random:pick { 0.5, 1 }
   end
   if random:chance(0.1) then opts.max_hold = random:real(0.05, 0.5) end
   if random:chance(0.3) then opts.value = "value" end

@@ -61,10 +61,8 @@ local function options_for(asked)
     value = ("@%s@"):format(asked.client.id),
   }
   local may_linger = asked.mode == "lock" or asked.mode == "read" or asked.mode == "write"
-  if may_linger and random:chance(0.35) then
+  if may_linger and not asked.client.has_lock_delay and random:chance(0.35) then
     opts.linger = 10 ^ random:real(-3, 3)
-  elseif random:chance(0.1) then
-    opts.lock_delay = random:pick { 0.5, 1, plan.DELAY_MAX }
   end
   if random:chance(0.12) then
     opts.max_hold = random:real(0.05, 1)

@@ -1,4 +1,4 @@
-/* client: one connection to an etcd cluster, with its I/O thread, sessions and local queues. */
+/* client: one connection to an etcd cluster, with its I/O thread, session and local queues. */
 #include "lock/client.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct el_client {
   /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
   el_watch_cache *watch_cache;
-  el_sessions *sessions;
+  el_client_session session;
   el_alarms *alarms;
   /* is told when the channel fails over to another member */
   el_failover_listener failover;
@@ -43,40 +43,35 @@ struct el_client {
 
 /* ---- settle: pass events from one part to the others ---- */
 
-/* If another cluster answers, ends all holds as lost and abandons all sessions. */
+/* If another cluster answers, ends all holds as lost and abandons the session. */
 static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_request_queue_wrong_cluster(cl->shared->requests);
-  el_client_session *first = el_sessions_first(cl->sessions), *session;
   if (wrong == NULL || cl->has_left_cluster) return;
   cl->has_left_cluster = true;
-  for (session = first; session != NULL; session = session->next) {
-    el_session_driver_end_holds(session->driver, EL_LOSS_CLUSTER);
-  }
+  el_session_driver_end_holds(cl->session.driver, EL_LOSS_CLUSTER);
   el_local_queues_leave_cluster(cl->shared->queues, wrong);
-  for (session = first; session != NULL; session = session->next) {
-    el_session_driver_abandon(session->driver);
-  }
+  el_session_driver_abandon(cl->session.driver);
 }
 
-static void handle_news(el_client *cl, el_client_session *session) {
-  el_session_driver *driver = session->driver;
+static void handle_news(el_client *cl) {
+  el_session_driver *driver = cl->session.driver;
   unsigned news = el_session_driver_take_news(driver);
   if (news & EL_SESSION_NEWS_EXPIRED) {
-    el_local_queues_expire(cl->shared->queues, session);
+    el_local_queues_expire(cl->shared->queues);
   }
   if (news & EL_SESSION_NEWS_ENDED) {
     el_session_driver_end_holds(driver, EL_LOSS_REVOKED);
-    el_local_queues_end_session(cl->shared->queues, session,
+    el_local_queues_end_session(cl->shared->queues,
                                 el_session_driver_end(driver));
     if (!cl->is_closing) {
       el_session_driver_renew(driver);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
-    el_local_queues_fail_for_lease(cl->shared->queues, session);
+    el_local_queues_fail_for_lease(cl->shared->queues);
   }
   if (news & EL_SESSION_NEWS_READY) {
-    el_local_queues_start(cl->shared->queues, session);
+    el_local_queues_start(cl->shared->queues);
   }
 }
 
@@ -94,54 +89,58 @@ static void publish_breaker(el_client *cl) {
 }
 
 static bool is_settled(const el_client *cl) {
-  return !el_sessions_have_news(cl->sessions) &&
+  return !el_session_driver_has_news(cl->session.driver) &&
          el_local_queues_are_settled(cl->shared->queues) &&
          (cl->has_left_cluster ||
           el_request_queue_wrong_cluster(cl->shared->requests) == NULL);
 }
 
+/* Tells whether the session has ended and no key that it must delete is left. The end of the lease
+ * deletes its keys. If the session has left its lease to expire, the entries delete their keys
+ * instead. */
+static bool is_session_over(const el_client_session *session) {
+  return el_session_driver_is_over(session->driver) &&
+         (el_session_driver_end(session->driver) !=
+              EL_SESSION_END_LEFT_TO_EXPIRE ||
+          session->users == 0);
+}
+
 /* Stops the loop when close has nothing more to wait for. */
 static void stop_if_closed(el_client *cl) {
-  if (cl->is_closing && el_sessions_are_over(cl->sessions)) {
+  if (cl->is_closing && is_session_over(&cl->session)) {
     cl->is_stopping = true;
     el_loop_stop(cl->loop);
   }
 }
 
 /* settle runs after every event on the I/O thread. A part must not be stepped while it carries out
- * its own actions. So a session collects what concerns the parts above it as news, and settle
+ * its own actions. So the session collects what concerns the parts above it as news, and settle
  * passes the news on.
  *
  * The order of the steps is important:
- *  1. Losses come first. After a session has expired, none of its holders may look held and none of
- *     its waiters may be granted. A renewed session must not take over holds that it does not
+ *  1. Losses come first. After the session has expired, no holder may look held and no waiter may be
+ *     granted. A renewed session must not take over holds that it does not
  *     cover. The hold deadline ends before the holds are marked as lost one by one; otherwise some
  *     of them would still look held while others are lost.
  *  2. The hold deadlines are published after the lost locks are marked (see el_hold_deadline). The
  *     grants that these deadlines cover come after that.
  *  3. The local queues start their next waiters, because each step before may have freed an entry.
- *  4. The sessions learn how many keys are held, when that number is final. */
+ *  4. The session learns how many keys are held, when that number is final. */
 static void settle_once(el_client *cl) {
-  el_client_session *first = el_sessions_first(cl->sessions), *session;
+  el_client_session *session = &cl->session;
   leave_cluster(cl);
-  for (session = first; session != NULL; session = session->next) {
-    handle_news(cl, session);
-  }
+  handle_news(cl);
   publish_breaker(cl);
-  for (session = first; session != NULL; session = session->next) {
-    el_session_driver_publish_hold_deadline(session->driver);
-    el_client_session_settle_proving(session);
-  }
+  el_session_driver_publish_hold_deadline(session->driver);
+  el_client_session_settle_proving(session);
   el_local_queues_settle(cl->shared->queues);
-  for (session = first; session != NULL; session = session->next) {
-    if (session->wanted && !cl->is_closing) {
-      el_session_driver_need(session->driver);
-    }
-    session->wanted = false;
-    el_session_driver_update_holds(session->driver);
-    if (session->users == 0) {
-      el_session_driver_set_unused(session->driver);
-    }
+  if (session->wanted && !cl->is_closing) {
+    el_session_driver_need(session->driver);
+  }
+  session->wanted = false;
+  el_session_driver_update_holds(session->driver);
+  if (session->users == 0) {
+    el_session_driver_set_unused(session->driver);
   }
 }
 
@@ -181,7 +180,6 @@ static void run_open(el_command *command) {
   el_options *options = cl->options;
   el_timers *timers = el_loop_timers(cl->loop);
   el_session_env env;
-  el_client_session template;
   cl->channel =
       el_channel_new(cl->loop, options->endpoints, options->n, options->tls);
   cl->member = el_channel_member(cl->channel);
@@ -200,18 +198,20 @@ static void run_open(el_command *command) {
                          .timers = timers,
                          .shared = shared,
                          .ttl_ms = options->plain.ttl_ms,
+                         .lock_delay_ms = options->plain.lock_delay_ms,
                          .found_key = on_key_found,
                          .arg = cl};
   shared->watches = el_watches_new(shared->auth, timers);
   cl->watch_cache = el_watch_cache_new(shared->watches, timers);
-  template = (el_client_session){.auth = shared->auth,
-                                 .requests = shared->requests,
-                                 .watches = shared->watches,
-                                 .watch_cache = cl->watch_cache,
-                                 .timers = timers,
-                                 .counters = &shared->counters};
-  cl->sessions = el_sessions_new(&env, &template);
-  shared->queues = el_local_queues_new(cl->sessions, &options->plain.handoff);
+  cl->session = (el_client_session){.auth = shared->auth,
+                                    .requests = shared->requests,
+                                    .driver = el_session_driver_new(&env),
+                                    .watches = shared->watches,
+                                    .watch_cache = cl->watch_cache,
+                                    .timers = timers,
+                                    .counters = &shared->counters};
+  TAILQ_INIT(&cl->session.proving);
+  shared->queues = el_local_queues_new(&cl->session, &options->plain.handoff);
   cl->alarms = el_alarms_new(timers);
   el_options_free(options);
   cl->options = NULL;
@@ -225,7 +225,6 @@ static void on_close_budget_spent(el_timer *timer) {
 
 static void run_close(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, close_command);
-  el_client_session *session = el_sessions_first(cl->sessions);
   el_error err;
   cl->is_closing = true;
   el_error_set(&err, EL_CLOSED, "the client was closed");
@@ -233,9 +232,7 @@ static void run_close(el_command *command) {
   cl->shared->closed = err;
   el_guarded_fail_all(cl->shared);
   el_watcher_close_all(cl->shared);
-  for (; session != NULL; session = session->next) {
-    el_session_driver_close(session->driver);
-  }
+  el_session_driver_close(cl->session.driver);
   cl->close_timer.on_due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
                 el_now_ms() + cl->close_budget_ms);
@@ -245,7 +242,7 @@ static void run_close(el_command *command) {
  * is only freed. */
 static void on_stopping(void *arg) {
   el_client *cl = arg;
-  el_sessions_stop(cl->sessions);
+  el_session_driver_stop(cl->session.driver);
   el_request_queue_stop(cl->shared->requests);
   el_auth_stop(cl->shared->auth);
 }
@@ -258,7 +255,7 @@ static void on_stopped(void *arg) {
   el_auth_free(cl->shared->auth);
   el_local_queues_free(cl->shared->queues);
   el_alarms_free(cl->alarms);
-  el_sessions_free(cl->sessions);
+  el_session_driver_free(cl->session.driver);
   el_watcher_free_all(cl->shared);
   el_watch_cache_free(cl->watch_cache);
   el_watches_free(cl->shared->watches);

@@ -1,4 +1,4 @@
-/* client: one connection to an etcd cluster, with its I/O thread, sessions and local queues. This
+/* client: one connection to an etcd cluster, with its I/O thread, session and local queues. This
  * module makes these parts, passes events between them, and closes them. */
 #ifndef ETCDLOCK_LOCK_CLIENT_H
 #define ETCDLOCK_LOCK_CLIENT_H
@@ -18,7 +18,7 @@ typedef struct el_client el_client;
  * nomem, forked) if an option is wrong or the thread cannot start. @thread lua */
 el_client *el_client_new(const el_connect_options *options, el_error *err);
 
-/* el_client_begin_close begins to release all locks, revoke the leases and stop the I/O thread. It
+/* el_client_begin_close begins to release all locks, revoke the lease and stop the I/O thread. It
  * returns at once. The thread stops when etcd has answered, or after |budget_ms|. Keys that are
  * left then end with their lease. The function may be called only once, and not in a forked child.
  * @thread lua */
@@ -45,8 +45,8 @@ el_shared *el_client_shared(const el_client *cl);
 /* el_client_breaker returns the circuit breaker of |cl|. @thread lua */
 el_breaker *el_client_breaker(const el_client *cl);
 
-/* el_client_alive_ms returns for how many milliseconds from now a lease of the client is alive, by
- * the last answered keepalive; 0: none is. @thread lua */
+/* el_client_alive_ms returns for how many milliseconds from now the lease of the client is alive, by
+ * the last answered keepalive; 0: it has none. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
 /* el_client_alarm pushes |id| to |wake| in |ms| milliseconds. |wake| must live as long as the

@@ -38,7 +38,7 @@ typedef struct linger {
   el_timer look; /* sends the next query, because a watch may be silent */
 } linger;
 
-/* One entry of this client, which belongs to one session. */
+/* One entry of this client. */
 struct client_entry {
   el_entry_driver driver;
   el_local_entry local;
@@ -50,7 +50,6 @@ struct client_entry {
 struct el_queue_driver {
   el_local_queue local;
   el_local_queues *queues;
-  el_client_session *session;
   /* Length of the lock name in |key|. EL_MODE_MULTI: 0; in a queue that was added for a key that an
    * audit found, the length of the lock name in that key. */
   uint16_t name_len;
@@ -82,8 +81,6 @@ typedef struct slot_list {
 } slot_list;
 
 struct el_local_queues {
-  el_sessions *sessions;
-  /* the session without a lock delay; the other sessions follow in its list */
   el_client_session *session;
   el_handoff_limits limits;
   el_entry_events entry_events;
@@ -166,21 +163,18 @@ static bool is_free_slot(const slot_list *slots, uint32_t slot) {
 
 /* ---- lookup of queues ---- */
 
-enum { HASH_KEY_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
+enum { HASH_KEY_MAX = EL_NAME_MAX + 1 + sizeof(uint32_t) };
 
 /* write_hash_key writes the hash key of a local queue to |key|, and returns its length. The hash
- * key consists of |name|, the mode, the number of permits and the lock delay of |session|. For a
- * multi-lock the slot takes the place of the number of permits, because each multi-lock has a local
- * queue of its own. */
-static size_t write_hash_key(char *key, const el_client_session *session,
-                             el_bytes name, const el_queue_key *where) {
+ * key consists of |name|, the mode and the number of permits. For a multi-lock the slot takes the
+ * place of the number of permits, because each multi-lock has a local queue of its own. */
+static size_t write_hash_key(char *key, el_bytes name,
+                             const el_queue_key *where) {
   uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
-  uint32_t delay = (uint32_t)session->lock_delay_ms;
   if (name.len > 0) memcpy(key, name.data, name.len);
   key[name.len] = (char)where->mode;
   memcpy(key + name.len + 1, &which, sizeof which);
-  memcpy(key + name.len + 1 + sizeof which, &delay, sizeof delay);
-  return name.len + 1 + sizeof which + sizeof delay;
+  return name.len + 1 + sizeof which;
 }
 
 static queue_driver *find_by_key(const el_local_queues *queues, const char *key,
@@ -190,13 +184,12 @@ static queue_driver *find_by_key(const el_local_queues *queues, const char *key,
   return queue;
 }
 
-/* find_queue returns the local queue of |name| and |where| in |session|; NULL: there is none. A
- * multi-lock is found by its slot, with an empty |name|. */
-static queue_driver *find_queue(const el_local_queues *queues,
-                                const el_client_session *session, el_bytes name,
+/* find_queue returns the local queue of |name| and |where|; NULL: there is none. A multi-lock is
+ * found by its slot, with an empty |name|. */
+static queue_driver *find_queue(const el_local_queues *queues, el_bytes name,
                                 const el_queue_key *where) {
   char key[HASH_KEY_MAX];
-  return find_by_key(queues, key, write_hash_key(key, session, name, where));
+  return find_by_key(queues, key, write_hash_key(key, name, where));
 }
 
 static bool is_listed(const queue_driver *queue) {
@@ -223,18 +216,16 @@ static void unlist_queue(queue_driver *queue) {
   }
 }
 
-static queue_driver *find_or_add(el_local_queues *queues,
-                                 el_client_session *session, el_bytes name,
+static queue_driver *find_or_add(el_local_queues *queues, el_bytes name,
                                  const el_queue_key *where) {
   char key[HASH_KEY_MAX];
-  size_t len = write_hash_key(key, session, name, where);
+  size_t len = write_hash_key(key, name, where);
   queue_driver *queue = find_by_key(queues, key, len);
   if (queue == NULL) {
     queue = el_alloc(sizeof *queue + len);
     el_local_queue_init(&queue->local, where->mode, where->permits);
     queue->queues = queues;
-    queue->session = session;
-    session->users++;
+    queues->session->users++;
     memcpy(queue->key, key, len);
     queue->name_len = (uint16_t)name.len;
     HASH_ADD_KEYPTR(hh, queues->by_key, queue->key, len, queue);
@@ -280,7 +271,7 @@ static void free_queue(queue_driver *queue) {
   if (queue->is_changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
   }
-  queue->session->users--;
+  queue->queues->session->users--;
   HASH_DEL(queue->queues->by_key, queue);
   free(queue);
 }
@@ -291,15 +282,12 @@ typedef bool visitor(queue_driver *queue);
 
 static bool visit_name(const el_local_queues *queues, const el_waiter *waiter,
                        el_bytes name, visitor *visit) {
-  const el_client_session *session = queues->session;
-  for (; session != NULL; session = session->next) {
-    for (el_mode other = EL_MODE_LOCK; other < EL_MODE_PERMIT; other++) {
-      el_queue_key where = {.mode = other};
-      queue_driver *queue = el_modes_conflict(other, (el_mode)waiter->mode)
-                                ? find_queue(queues, session, name, &where)
-                                : NULL;
-      if (queue != NULL && queue != waiter->queue && visit(queue)) return true;
-    }
+  for (el_mode other = EL_MODE_LOCK; other < EL_MODE_PERMIT; other++) {
+    el_queue_key where = {.mode = other};
+    queue_driver *queue = el_modes_conflict(other, (el_mode)waiter->mode)
+                              ? find_queue(queues, name, &where)
+                              : NULL;
+    if (queue != NULL && queue != waiter->queue && visit(queue)) return true;
   }
   return false;
 }
@@ -418,10 +406,10 @@ static void step(queue_driver *queue, const el_local_event *event) {
   el_local_queues *queues = queue->queues;
   el_local_actions *actions = &queues->actions;
   el_local_context now = {.now_ms = el_now_ms(), .limits = &queues->limits};
-  if (queue->session != NULL) {
+  if (queue != queues->orphans) {
     now.has_lease = queues->closed.code == EL_OK &&
-                    el_session_driver_is_alive(queue->session->driver);
-    now.is_proven = el_session_driver_is_proven(queue->session->driver);
+                    el_session_driver_is_alive(queues->session->driver);
+    now.is_proven = el_session_driver_is_proven(queues->session->driver);
     now.has_conflicting_waiter = is_wanted_elsewhere(queues, event);
     now.has_conflicting_delete = must_defer(queue, first_waiting(queue, event));
   }
@@ -507,7 +495,7 @@ static client_entry *new_entry(queue_driver *queue, el_bytes name,
   client_entry *at = el_alloc(sizeof *at);
   at->driver.events = &queue->queues->entry_events;
   at->queue = queue;
-  el_entry_driver_init(&at->driver, queue->session, name, &where);
+  el_entry_driver_init(&at->driver, queue->queues->session, name, &where);
   el_local_queue_add(&queue->local, &at->local, &at->driver.entry);
   return at;
 }
@@ -561,7 +549,7 @@ static const el_error *find_last_error(const queue_driver *queue,
   const el_client_session *session = queue->queues->session;
   const el_error *cause;
   if (at != NULL && at->driver.last_error != NULL) return at->driver.last_error;
-  cause = el_session_driver_last_error(queue->session->driver);
+  cause = el_session_driver_last_error(session->driver);
   return cause != NULL ? cause
                        : el_request_queue_backoff_error(session->requests);
 }
@@ -720,15 +708,15 @@ static void signal_entry(client_entry *at, int signal) {
   el_entry_driver_signal(&at->driver, signal);
 }
 
-/* Tells |waiter| that it holds. All holds of a session share its hold deadline: one renewal extends
+/* Tells |waiter| that it holds. All holds share the hold deadline of the session: one renewal extends
  * all of them, and the end of the session ends all of them at once. */
 static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
   queue_driver *queue = waiter->queue;
   el_grant what = {.token = at->driver.entry.rev,
                    .mod_rev = mod_rev,
                    .keys = &at->driver.keys,
-                   .deadline =
-                       el_session_driver_hold_deadline(queue->session->driver)};
+                   .deadline = el_session_driver_hold_deadline(
+                       queue->queues->session->driver)};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
@@ -1004,20 +992,18 @@ static void carry_out(const el_local_action *action) {
 /* ---- waiters ---- */
 
 /* add_multi returns a new queue for a multi-lock, with a slot of its own. */
-static queue_driver *add_multi(el_local_queues *queues,
-                               el_client_session *session) {
+static queue_driver *add_multi(el_local_queues *queues) {
   el_queue_key where = {.slot = take_slot(&queues->slots),
                         .mode = EL_MODE_MULTI};
-  return find_or_add(queues, session, (el_bytes){0}, &where);
+  return find_or_add(queues, (el_bytes){0}, &where);
 }
 
 static queue_driver *queue_for(el_local_queues *queues,
-                               el_client_session *session,
                                const el_waiter *waiter) {
   el_queue_key where = {.mode = waiter->mode, .permits = waiter->permits};
   return waiter->mode == EL_MODE_MULTI
-             ? add_multi(queues, session)
-             : find_or_add(queues, session, waiter->name, &where);
+             ? add_multi(queues)
+             : find_or_add(queues, waiter->name, &where);
 }
 
 static bool contend(queue_driver *queue) {
@@ -1025,41 +1011,21 @@ static bool contend(queue_driver *queue) {
   return false;
 }
 
-/* is_refused tells whether |waiter| must not join, and sets |err| to the reason. */
-static bool is_refused(const el_local_queues *queues, const el_waiter *waiter,
-                       const el_client_session *session, int64_t lock_delay_ms,
-                       el_error *err) {
-  const el_error *wrong =
-      el_request_queue_wrong_cluster(queues->session->requests);
-  if (queues->closed.code != EL_OK) {
-    *err = queues->closed;
-  } else if (wrong != NULL) {
-    *err = *wrong;
-  } else if (session == NULL) {
-    el_lock_message_lock_delays(waiter, lock_delay_ms, EL_LOCK_DELAYS_MAX, err);
-  } else {
-    return false;
-  }
-  return true;
-}
-
-void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
-                    int64_t lock_delay_ms) {
+void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
   el_local_event join = {.kind = EL_LOCAL_ON_JOIN,
                          .acquisition = &waiter->local};
-  el_client_session *session =
-      queues->closed.code == EL_OK
-          ? el_sessions_find(queues->sessions, lock_delay_ms)
-          : queues->session;
-  el_error err;
-  if (is_refused(queues, waiter, session, lock_delay_ms, &err)) {
-    waiter->events->failed(waiter, &err);
+  const el_error *refused =
+      queues->closed.code != EL_OK
+          ? &queues->closed
+          : el_request_queue_wrong_cluster(queues->session->requests);
+  if (refused != NULL) {
+    waiter->events->failed(waiter, refused);
     end_waiter(waiter);
     return;
   }
   EL_COUNT(queues->session->counters, waiting, 1);
   waiter->timer.on_due = on_timer;
-  waiter->queue = queue_for(queues, session, waiter);
+  waiter->queue = queue_for(queues, waiter);
   visit_conflicting(queues, waiter, contend);
   mark_changed(waiter->queue);
   /* this comes before the step, because the step may end the wait */
@@ -1128,7 +1094,7 @@ static void check(const queue_driver *queue) {
 #ifndef NDEBUG
   el_local_context now = {
       .has_lease = queue->queues->closed.code == EL_OK &&
-                   el_session_driver_is_alive(queue->session->driver),
+                   el_session_driver_is_alive(queue->queues->session->driver),
       .has_conflicting_delete = queue->is_deferred};
   assert(queue->queues->closed.code != EL_OK ||
          el_local_queue_check(&queue->local, &now) == NULL);
@@ -1141,14 +1107,15 @@ static void check(const queue_driver *queue) {
  * entries. An entry outlives its last waiter until its key is deleted, so |queue| lives until then,
  * too. */
 static void settle(queue_driver *queue) {
+  el_client_session *session = queue->queues->session;
   client_entry *at, *next;
   bool is_wanted;
   step_kind(queue, EL_LOCAL_ON_SETTLE);
   check(queue);
   is_wanted = !TAILQ_EMPTY(&queue->local.waiting);
-  if (is_wanted && !el_session_driver_is_alive(queue->session->driver) &&
+  if (is_wanted && !el_session_driver_is_alive(session->driver) &&
       !el_local_queue_is_in_use(&queue->local)) {
-    queue->session->wanted = true;
+    session->wanted = true;
   }
   expedite(queue);
   for (at = first_entry(queue); at != NULL && !is_wanted; at = next) {
@@ -1171,46 +1138,36 @@ bool el_local_queues_are_settled(const el_local_queues *queues) {
   return TAILQ_EMPTY(&queues->changed);
 }
 
-/* ---- events of sessions ---- */
+/* ---- events of the session ---- */
 
-void el_local_queues_start(el_local_queues *queues,
-                           const el_client_session *session) {
+void el_local_queues_start(el_local_queues *queues) {
   queue_driver *queue, *next;
-  HASH_ITER(hh, queues->by_key, queue, next) {
-    if (queue->session == session) mark_changed(queue);
-  }
+  HASH_ITER(hh, queues->by_key, queue, next) { mark_changed(queue); }
 }
 
-/* step_all steps the queues of |session| with |event|. If |session| is NULL, it steps all
- * queues. */
-static void step_all(el_local_queues *queues, const el_client_session *session,
-                     const el_local_event *event) {
+static void step_all(el_local_queues *queues, const el_local_event *event) {
   queue_driver *queue, *next;
   HASH_ITER(hh, queues->by_key, queue, next) {
-    if (session != NULL && queue->session != session) continue;
     mark_changed(queue);
     step(queue, event);
   }
 }
 
-void el_local_queues_fail_for_lease(el_local_queues *queues,
-                                    const el_client_session *session) {
+void el_local_queues_fail_for_lease(el_local_queues *queues) {
   el_local_event refuse = {.kind = EL_LOCAL_ON_LEASE_REFUSED};
-  step_all(queues, session, &refuse);
+  step_all(queues, &refuse);
 }
 
 void el_local_queues_fail_waiting(el_local_queues *queues,
                                   const el_error *unreachable) {
   el_local_event fail = {.kind = EL_LOCAL_ON_UNREACHABLE, .err = unreachable};
-  step_all(queues, NULL, &fail);
+  step_all(queues, &fail);
 }
 
-void el_local_queues_expire(el_local_queues *queues,
-                            const el_client_session *session) {
+void el_local_queues_expire(el_local_queues *queues) {
   queue_driver *queue, *next;
   client_entry *at;
   HASH_ITER(hh, queues->by_key, queue, next) {
-    if (queue->session != session) continue;
     for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
       el_entry_driver_signal(&at->driver, EL_ENTRY_ON_EXPIRED);
     }
@@ -1220,11 +1177,9 @@ void el_local_queues_expire(el_local_queues *queues,
 /* find_multi returns the queue of the multi-lock to which the key |where| belongs. NULL: there is
  * none, or |where| is no key of a multi-lock. */
 static const queue_driver *find_multi(const el_local_queues *queues,
-                                      const el_client_session *session,
                                       const el_queue_key *where) {
-  return where->mode == EL_MODE_MULTI
-             ? find_queue(queues, session, (el_bytes){0}, where)
-             : NULL;
+  return where->mode == EL_MODE_MULTI ? find_queue(queues, (el_bytes){0}, where)
+                                      : NULL;
 }
 
 /* cannot_have_key tells whether the key |where| of a multi-lock cannot exist, although the audit
@@ -1237,15 +1192,6 @@ static bool cannot_have_key(const el_local_queues *queues,
   if (where->mode != EL_MODE_MULTI) return false;
   if (multi == NULL) return is_free_slot(&queues->slots, where->slot);
   return first_entry(multi) == NULL && !multi->has_unknown_outcome;
-}
-
-static el_client_session *session_of(const el_local_queues *queues,
-                                     int64_t lease) {
-  el_client_session *session = queues->session;
-  while (session != NULL && el_session_driver_lease(session->driver) != lease) {
-    session = session->next;
-  }
-  return session;
 }
 
 /* own_name returns the name of the lock to which |key|, attached to |lease|, belongs, and fills
@@ -1261,11 +1207,9 @@ static el_bytes own_name(el_bytes key, int64_t lease, el_queue_key *where) {
   return name;
 }
 
-static client_entry *find_or_add_entry(el_local_queues *queues,
-                                       el_client_session *session,
-                                       el_bytes name,
+static client_entry *find_or_add_entry(el_local_queues *queues, el_bytes name,
                                        const el_queue_key *where) {
-  queue_driver *queue = find_or_add(queues, session, name, where);
+  queue_driver *queue = find_or_add(queues, name, where);
   client_entry *at = first_entry(queue);
   while (at != NULL && at->driver.slot != where->slot) {
     at = next_entry(at);
@@ -1275,16 +1219,15 @@ static client_entry *find_or_add_entry(el_local_queues *queues,
 
 void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
                                    el_bytes key) {
-  el_client_session *session = session_of(queues, lease);
   el_queue_key where = {0};
   el_bytes name = own_name(key, lease, &where);
   const queue_driver *multi;
   client_entry *at;
   if (name.len == 0) return;
-  multi = find_multi(queues, session, &where);
+  multi = find_multi(queues, &where);
   if (cannot_have_key(queues, multi, &where)) return;
   at = multi != NULL ? first_entry(multi) : NULL;
-  if (at == NULL) at = find_or_add_entry(queues, session, name, &where);
+  if (at == NULL) at = find_or_add_entry(queues, name, &where);
   el_entry_driver_signal(&at->driver, EL_ENTRY_ON_KEY_FOUND);
 }
 
@@ -1313,13 +1256,9 @@ static void end_queue_session(queue_driver *queue, el_session_end end) {
   }
 }
 
-void el_local_queues_end_session(el_local_queues *queues,
-                                 const el_client_session *session,
-                                 el_session_end end) {
+void el_local_queues_end_session(el_local_queues *queues, el_session_end end) {
   queue_driver *queue, *next;
-  HASH_ITER(hh, queues->by_key, queue, next) {
-    if (queue->session == session) end_queue_session(queue, end);
-  }
+  HASH_ITER(hh, queues->by_key, queue, next) { end_queue_session(queue, end); }
 }
 
 /* If a waiter waits for the release of |at|, reports that the release has ended: etcd will not
@@ -1333,12 +1272,9 @@ void el_local_queues_leave_cluster(el_local_queues *queues,
                                    const el_error *err) {
   el_local_event end = {
       .kind = EL_LOCAL_ON_CLOSE, .loss = EL_LOSS_CLUSTER, .err = err};
-  queue_driver *queue, *next;
   client_entry *at, *after;
-  step_all(queues, NULL, &end);
-  HASH_ITER(hh, queues->by_key, queue, next) {
-    end_queue_session(queue, EL_SESSION_END_EARLY);
-  }
+  step_all(queues, &end);
+  el_local_queues_end_session(queues, EL_SESSION_END_EARLY);
   for (at = first_entry(queues->orphans); at != NULL; at = after) {
     after = next_entry(at);
     end_release_unconfirmed(at);
@@ -1350,16 +1286,15 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
   el_local_event end = {
       .kind = EL_LOCAL_ON_CLOSE, .loss = EL_LOSS_CLOSED, .err = err};
   queues->closed = *err;
-  step_all(queues, NULL, &end);
+  step_all(queues, &end);
 }
 
 /* ---- life ---- */
 
-el_local_queues *el_local_queues_new(el_sessions *sessions,
+el_local_queues *el_local_queues_new(el_client_session *session,
                                      const el_handoff_limits *limits) {
   el_local_queues *queues = el_alloc(sizeof *queues);
-  queues->sessions = sessions;
-  queues->session = el_sessions_first(sessions);
+  queues->session = session;
   queues->limits = *limits;
   queues->entry_events = (el_entry_events){reported, stepped, saw_holder};
   TAILQ_INIT(&queues->changed);

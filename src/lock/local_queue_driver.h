@@ -24,8 +24,8 @@ enum {
 typedef struct el_local_queues el_local_queues;
 
 /* el_local_queues_new returns an empty set of local queues. The entries of the queues belong to
- * |sessions|, which must outlive the set. |limits| is the handoff budget. @thread io */
-el_local_queues *el_local_queues_new(el_sessions *sessions,
+ * |session|, which must outlive the set. |limits| is the handoff budget. @thread io */
+el_local_queues *el_local_queues_new(el_client_session *session,
                                      const el_handoff_limits *limits);
 
 /* el_local_queues_free frees |queues| with all its local queues and entries. A release that etcd
@@ -34,13 +34,10 @@ void el_local_queues_free(el_local_queues *queues);
 
 /* ---- waiters ---- */
 
-/* el_waiter_join adds |waiter| to the local queue for its lock name, mode, number of permits and
- * |lock_delay_ms|. If the waiter may not join, its callbacks |failed| and |done| are called before
- * the function returns. Until |done| is called, |waiter| must live. If this client crashes during
- * the hold, the next client is granted the lock |lock_delay_ms| later than without a lock delay.
- * @thread io */
-void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
-                    int64_t lock_delay_ms);
+/* el_waiter_join adds |waiter| to the local queue for its lock name, mode and number of permits. If
+ * the client is closed or has left its cluster, the callbacks |failed| and |done| of the waiter are
+ * called before the function returns. Until |done| is called, |waiter| must live. @thread io */
+void el_waiter_join(el_waiter *waiter, el_local_queues *queues);
 
 /* el_waiter_leave ends the wait or the hold of |waiter|. |how| says why the waiter leaves; if that
  * is EL_LEAVE_LOST, |loss| is the reason of the loss. If the wait or the hold has already ended,
@@ -63,7 +60,7 @@ void el_waiter_downgrade(el_waiter *waiter);
  * to another lease or to none. If |waiter| does not hold, the function does nothing. @thread io */
 void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached);
 
-/* ---- events of sessions ---- */
+/* ---- events of the session ---- */
 
 /* el_local_queues_leave_cluster ends everything that is in progress, because another cluster
  * answers: waits fail with |err|, holds are lost, and releases that etcd has not confirmed fail.
@@ -75,41 +72,34 @@ void el_local_queues_leave_cluster(el_local_queues *queues,
  * Waiters that join later fail with |err|, too. @thread io */
 void el_local_queues_close(el_local_queues *queues, const el_error *err);
 
-/* el_local_queues_expire ends all holds of |session|, because its hold deadline has passed.
- * @thread io */
-void el_local_queues_expire(el_local_queues *queues,
-                            const el_client_session *session);
+/* el_local_queues_expire ends all holds, because the hold deadline has passed. @thread io */
+void el_local_queues_expire(el_local_queues *queues);
 
-/* el_local_queues_end_session removes the entries of |session| from their local queues, because the
- * lease of the session has ended. |end| says how. Each entry lives on until its last request is
- * answered. @thread io */
-void el_local_queues_end_session(el_local_queues *queues,
-                                 const el_client_session *session,
-                                 el_session_end end);
+/* el_local_queues_end_session removes all entries from their local queues, because the lease has
+ * ended. |end| says how. Each entry lives on until its last request is answered. @thread io */
+void el_local_queues_end_session(el_local_queues *queues, el_session_end end);
 
 /* el_local_queues_add_found_key records that a lease audit found |key| attached to |lease|. If no
  * waiter wants the key, its entry deletes it. @thread io */
 void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
                                    el_bytes key);
 
-/* el_local_queues_fail_for_lease fails all waits that need a lease of |session|, because etcd refuses
- * to grant one. @thread io */
-void el_local_queues_fail_for_lease(el_local_queues *queues,
-                                    const el_client_session *session);
+/* el_local_queues_fail_for_lease fails all waits that need a lease, because etcd refuses to grant
+ * one. @thread io */
+void el_local_queues_fail_for_lease(el_local_queues *queues);
 
 /* el_local_queues_fail_waiting fails all waits with |unreachable|, the error that says that etcd is
  * unreachable. @thread io */
 void el_local_queues_fail_waiting(el_local_queues *queues,
                                   const el_error *unreachable);
 
-/* el_local_queues_start marks the local queues of |session| as changed, because the session has a
- * lease now. The next el_local_queues_settle starts their waiters. @thread io */
-void el_local_queues_start(el_local_queues *queues,
-                           const el_client_session *session);
+/* el_local_queues_start marks all local queues as changed, because the session has a lease now. The
+ * next el_local_queues_settle starts their waiters. @thread io */
+void el_local_queues_start(el_local_queues *queues);
 
 /* el_local_queues_settle starts the next waiters of each local queue that has changed, and frees
- * queues and entries that are not used any more. If waiters need a lease and their session has
- * none, the function sets |wanted| of the session. @thread io */
+ * queues and entries that are not used any more. If waiters need a lease and the session has none,
+ * the function sets |wanted| of the session. @thread io */
 void el_local_queues_settle(el_local_queues *queues);
 
 /* el_local_queues_are_settled tells whether no local queue has changed since the last

@@ -44,9 +44,6 @@ struct el_lock {
    * inbox. */
   atomic_bool is_stop_posted, is_max_hold_posted;
 
-  /* the option lock_delay; set before the I/O thread gets the lock */
-  int32_t lock_delay_ms;
-
   /* What a read has told about the holder. The I/O thread sets it during the wait; any thread takes
    * and frees it. NULL: none. */
   _Atomic(el_holder *) holder;
@@ -310,7 +307,7 @@ static void run_move_max_hold_end(el_command *command) {
 static void run_start(el_command *command) {
   el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
   command->run = run_move_max_hold_end;
-  el_waiter_join(&lk->waiter, lk->shared->queues, lk->lock_delay_ms);
+  el_waiter_join(&lk->waiter, lk->shared->queues);
 }
 
 static void run_stop(el_command *command) {
@@ -348,7 +345,6 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   lk->waiter.events = &waiter_events;
   lk->waiter.mode = (uint8_t)options->mode;
   lk->waiter.permits = options->permits;
-  lk->lock_delay_ms = (int32_t)options->lock_delay_ms;
   lk->waiter.local.linger_ms = (int32_t)options->linger_ms;
   lk->waiter.local.try_once = options->try_once;
   lk->waiter.local.is_share_only = options->must_share;

@@ -52,8 +52,6 @@ typedef struct el_lock_options {
   int64_t timeout_ms;  /* limit of the wait; negative: no limit */
   int64_t max_hold_ms; /* how long the hold may last; 0: no limit */
   int64_t linger_ms;   /* how long to keep the key after unlock; 0: delete it */
-  /* how long the lock stays taken after the TTL of a crashed client; 0: not */
-  int64_t lock_delay_ms;
 } el_lock_options;
 
 /* el_hold is the state of an el_lock: see the diagram above. */

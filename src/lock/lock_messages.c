@@ -71,15 +71,6 @@ void el_lock_message_unreachable(const el_waiter *waiter,
                unreachable->text);
 }
 
-void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
-                                 int most, el_error *err) {
-  el_error_set(
-      err, EL_INVALID,
-      "%s: lock_delay of %g s refused; %d other lock delays are in use, the "
-      "limit of one client",
-      subject_of(waiter).text, (double)lock_delay_ms / 1000, most);
-}
-
 void el_lock_message_cancelled(const el_waiter *waiter, el_error *err) {
   el_error_set(err, EL_CANCELLED, "%s: the wait was cancelled",
                subject_of(waiter).text);

@@ -24,11 +24,6 @@ void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
 void el_lock_message_unreachable(const el_waiter *waiter,
                                  const el_error *unreachable, el_error *err);
 
-/* el_lock_message_lock_delays says that |lock_delay_ms| is refused because the client has |most|
- * other lock delays in use. @thread any */
-void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
-                                 int most, el_error *err);
-
 /* el_lock_message_cancelled says that the caller cancelled the wait. @thread any */
 void el_lock_message_cancelled(const el_waiter *waiter, el_error *err);
 

@@ -1,4 +1,4 @@
-/* session_driver: the sessions of one client. */
+/* session_driver: the session of a client, with its lease calls and timers. */
 #include "lock/session_driver.h"
 
 #include <stdlib.h>
@@ -14,7 +14,6 @@
 
 struct el_session_driver {
   el_session_env env;
-  el_sessions *sessions;
   el_session session;
   /* Number of the present session. Answers to calls of an earlier session do not step this one. */
   unsigned generation;
@@ -37,13 +36,6 @@ struct el_session_driver {
   el_lease_revocations revocations;
   int calls_in_flight; /* number of grants, revokes and audits in flight */
   bool is_stopping;
-};
-
-struct el_sessions {
-  el_session_env common;
-  el_client_session template;
-  el_client_session *first;
-  int n_lock_delays;
 };
 
 static void step(el_session_driver *driver, const el_session_event *event);
@@ -274,26 +266,15 @@ static void check_next_key(el_session_driver *driver) {
 
 /* ---- state that other threads read, except hold deadlines ---- */
 
-/* Shows the state of all sessions to other threads: the lease of the first session that is alive,
- * the latest time until which a lease is alive, and the earliest time at which a session must be
- * stepped. */
-static void publish(const el_sessions *sessions) {
-  el_shared *shared = sessions->common.shared;
-  int64_t lease = 0, alive_until = 0, due_at = 0;
-  const el_client_session *session = sessions->first;
-  for (; session != NULL; session = session->next) {
-    const el_session *ses = el_session_driver_session(session->driver);
-    int64_t until = ses->latest.sent_ms + ses->latest.ttl_ms;
-    if (ses->wake_at != 0 && (due_at == 0 || ses->wake_at < due_at)) {
-      due_at = ses->wake_at;
-    }
-    if (ses->state != EL_SESSION_ALIVE) continue;
-    if (lease == 0) lease = ses->id;
-    if (until > alive_until) alive_until = until;
-  }
-  atomic_store(&shared->lease, lease);
-  atomic_store(&shared->due_ms, due_at);
-  atomic_store(&shared->alive_until_ms, alive_until);
+/* Shows the state of the session to other threads. */
+static void publish(const el_session_driver *driver) {
+  const el_session *session = &driver->session;
+  el_shared *shared = driver->env.shared;
+  bool is_alive = session->state == EL_SESSION_ALIVE;
+  int64_t until = session->latest.sent_ms + session->latest.ttl_ms;
+  atomic_store(&shared->lease, is_alive ? session->id : 0);
+  atomic_store(&shared->due_ms, session->wake_at);
+  atomic_store(&shared->alive_until_ms, is_alive ? until : 0);
 }
 
 /* ---- step ---- */
@@ -364,7 +345,7 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   } else {
     el_timers_stop(driver->env.timers, &driver->timer);
   }
-  publish(driver->sessions);
+  publish(driver);
   for (int i = 0; i < actions.n; i++) {
     carry_out(driver, &actions.list[i]);
   }
@@ -394,12 +375,6 @@ void el_session_driver_close(el_session_driver *driver) {
  * lease and may store keys with it. */
 void el_session_driver_abandon(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_ON_ABANDON);
-}
-
-static void change_lock_delay(el_session_driver *driver,
-                              int64_t lock_delay_ms) {
-  el_session_driver_abandon(driver);
-  driver->env.lock_delay_ms = lock_delay_ms;
 }
 
 void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
@@ -464,7 +439,7 @@ void el_session_driver_update_holds(el_session_driver *driver) {
 
 /* ---- state ---- */
 
-static bool has_news(const el_session_driver *driver) {
+bool el_session_driver_has_news(const el_session_driver *driver) {
   return driver->news != 0;
 }
 
@@ -474,7 +449,7 @@ unsigned el_session_driver_take_news(el_session_driver *driver) {
   return news;
 }
 
-static bool is_over(const el_session_driver *driver) {
+bool el_session_driver_is_over(const el_session_driver *driver) {
   return driver->session.state == EL_SESSION_ENDED &&
          driver->calls_in_flight == 0 && !driver->revocations.is_in_flight;
 }
@@ -526,11 +501,9 @@ const el_error *el_session_driver_last_error(const el_session_driver *driver) {
 
 /* ---- life ---- */
 
-static el_session_driver *new_driver(el_sessions *sessions,
-                                     const el_session_env *env) {
+el_session_driver *el_session_driver_new(const el_session_env *env) {
   el_session_driver *driver = el_alloc(sizeof *driver);
   driver->env = *env;
-  driver->sessions = sessions;
   driver->hold_deadline = el_hold_deadline_new();
   driver->timer.on_due = on_timer;
   driver->keepalive = el_keepalive_new(env->auth, on_kept, driver);
@@ -570,122 +543,20 @@ void el_session_driver_renew(el_session_driver *driver) {
                   driver->salt);
   /* `step` sets it to 0 when a hold is proven */
   driver->unproven_sessions += was_lost;
-  publish(driver->sessions);
+  publish(driver);
 }
 
-static void stop_driver(el_session_driver *driver) {
+void el_session_driver_stop(el_session_driver *driver) {
   driver->is_stopping = true;
   el_lease_revocations_stop(&driver->revocations);
   el_timers_stop(driver->env.timers, &driver->timer);
+  atomic_store(&driver->env.shared->due_ms, 0);
 }
 
-static void free_driver(el_session_driver *driver) {
+void el_session_driver_free(el_session_driver *driver) {
   el_keepalive_free(driver->keepalive);
   el_lease_revocations_destroy(&driver->revocations);
   el_hold_deadline_set(driver->hold_deadline, 0);
   el_hold_deadline_unref(driver->hold_deadline);
   free(driver);
-}
-
-/* ---- all sessions of a client ---- */
-
-static el_client_session *add(el_sessions *sessions, int64_t lock_delay_ms) {
-  el_session_env env = sessions->common;
-  el_client_session *session = el_alloc(sizeof *session),
-                    **last = &sessions->first;
-  env.lock_delay_ms = lock_delay_ms;
-  *session = sessions->template;
-  session->driver = new_driver(sessions, &env);
-  session->lock_delay_ms = lock_delay_ms;
-  TAILQ_INIT(&session->proving);
-  while (*last != NULL) {
-    last = &(*last)->next;
-  }
-  *last = session;
-  return session;
-}
-
-el_sessions *el_sessions_new(const el_session_env *env,
-                             const el_client_session *template) {
-  el_sessions *sessions = el_alloc(sizeof *sessions);
-  sessions->common = *env;
-  sessions->template = *template;
-  add(sessions, 0);
-  return sessions;
-}
-
-void el_sessions_stop(el_sessions *sessions) {
-  const el_client_session *session = sessions->first;
-  for (; session != NULL; session = session->next) {
-    stop_driver(session->driver);
-  }
-  atomic_store(&sessions->common.shared->due_ms, 0);
-}
-
-void el_sessions_free(el_sessions *sessions) {
-  el_client_session *session;
-  while ((session = sessions->first) != NULL) {
-    sessions->first = session->next;
-    free_driver(session->driver);
-    free(session);
-  }
-  free(sessions);
-}
-
-/* ---- lookup ---- */
-
-el_client_session *el_sessions_first(const el_sessions *sessions) {
-  return sessions->first;
-}
-
-/* find_unused returns a session that has a lock delay and no users; NULL: there is none. */
-static el_client_session *find_unused(const el_sessions *sessions) {
-  el_client_session *session = sessions->first->next;
-  while (session != NULL && session->users > 0) {
-    session = session->next;
-  }
-  return session;
-}
-
-el_client_session *el_sessions_find(el_sessions *sessions,
-                                    int64_t lock_delay_ms) {
-  el_client_session *session = sessions->first;
-  for (; session != NULL; session = session->next) {
-    if (session->lock_delay_ms == lock_delay_ms) return session;
-  }
-  if (sessions->n_lock_delays < EL_LOCK_DELAYS_MAX) {
-    sessions->n_lock_delays++;
-    return add(sessions, lock_delay_ms);
-  }
-  session = find_unused(sessions);
-  if (session != NULL) {
-    session->lock_delay_ms = lock_delay_ms;
-    change_lock_delay(session->driver, lock_delay_ms);
-  }
-  return session;
-}
-
-bool el_sessions_have_news(const el_sessions *sessions) {
-  const el_client_session *session = sessions->first;
-  while (session != NULL && !has_news(session->driver)) {
-    session = session->next;
-  }
-  return session != NULL;
-}
-
-/* Tells whether |session| has ended and no key that it must delete is left. The end of a lease
- * deletes its keys. If the session has left its lease to expire, its entries delete their keys
- * instead. */
-static bool is_finished(const el_client_session *session) {
-  return is_over(session->driver) && (el_session_driver_end(session->driver) !=
-                                          EL_SESSION_END_LEFT_TO_EXPIRE ||
-                                      session->users == 0);
-}
-
-bool el_sessions_are_over(const el_sessions *sessions) {
-  const el_client_session *session = sessions->first;
-  while (session != NULL && is_finished(session)) {
-    session = session->next;
-  }
-  return session == NULL;
 }

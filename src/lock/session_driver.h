@@ -1,9 +1,6 @@
-/* session_driver: the sessions of one client. A session driver carries out the actions of one
- * session (protocol/session.h): lease calls, keepalives, lease checks and audits. The answers to
- * these become events of the session. I/O thread only.
- *
- * A client has one session for holds without a lock delay, and one more for each lock delay in use,
- * because a lease has only one TTL.
+/* session_driver: the session of a client. The driver carries out the actions of the session
+ * (protocol/session.h): lease calls, keepalives, lease checks and audits. The answers to these
+ * become events of the session. I/O thread only.
  *
  * While a session is stepped, its driver calls no function of the layers above. It records news for
  * them as bits, and settle (lock/client.c) takes the bits after the step. */
@@ -21,12 +18,6 @@
 #include "protocol/key.h"
 #include "protocol/session.h"
 
-enum {
-  /* Largest number of lock delays that a client may use at a time. Each lock delay in use needs a
-   * session with a lease of its own, which must be kept alive. */
-  EL_LOCK_DELAYS_MAX = 8
-};
-
 /* el_session_driver is one session with its lease calls and timers. */
 typedef struct el_session_driver el_session_driver;
 
@@ -41,17 +32,17 @@ enum {
   EL_SESSION_NEWS_ENDED = 8
 };
 
-/* el_session_env is what the session drivers of a client use. All objects that it points to must
- * outlive the drivers. */
+/* el_session_env is what a session driver uses. All objects that it points to must outlive the
+ * driver. */
 typedef struct el_session_env {
   el_auth *auth;
   el_request_queue *requests;
   el_timers *timers;
-  /* the drivers show the lease, the time until which it is alive, and the last error to other
+  /* the driver shows the lease, the time until which it is alive, and the last error to other
    * threads by this */
   el_shared *shared;
   int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
-  int64_t lock_delay_ms; /* lock delay of this session; 0: none */
+  int64_t lock_delay_ms; /* 0: none */
   /* found_key is called, with |arg|, for each key that an audit finds attached to |lease|, the
    * lease of the session. */
   void (*found_key)(void *arg, int64_t lease, el_bytes key);
@@ -74,19 +65,17 @@ struct el_checked_key {
 
 TAILQ_HEAD(el_proving_list, el_entry_driver);
 
-/* el_client_session is one session of a client, with what its entries use. Everything in it
+/* el_client_session is the session of a client, with what its entries use. Everything in it
  * outlives the entries. Only the I/O thread uses it. */
 typedef struct el_client_session el_client_session;
 struct el_client_session {
   el_auth *auth;
   el_request_queue *requests;
   el_session_driver *driver;
-  int64_t lock_delay_ms; /* lock delay of its lease; 0: none */
-  /* number of local queues of the session, plus entries that outlive its lease */
+  /* number of local queues, plus entries that outlive the lease */
   int users;
   /* A waiter needs the lease. settle (lock/client.c) tells |driver| and sets this to false. */
   bool wanted;
-  el_client_session *next; /* the client's next session */
   el_watches *watches;
   el_watch_cache *watch_cache;
   el_timers *timers;
@@ -95,7 +84,18 @@ struct el_client_session {
   struct el_proving_list proving;
 };
 
-/* ---- one session ---- */
+/* el_session_driver_new returns the driver of a new session, which has no lease. |env| is copied.
+ * @thread io */
+el_session_driver *el_session_driver_new(const el_session_env *env);
+
+/* el_session_driver_free frees |driver|. No call of the session may be in flight. @thread io */
+void el_session_driver_free(el_session_driver *driver);
+
+/* el_session_driver_stop stops all timers. After it an answer to a call is only freed. @thread io */
+void el_session_driver_stop(el_session_driver *driver);
+
+/* el_session_driver_has_news tells whether there is news to take. @thread io */
+bool el_session_driver_has_news(const el_session_driver *driver);
 
 /* el_session_driver_take_news returns the news since the last call, as EL_SESSION_NEWS bits.
  * @thread io */
@@ -106,9 +106,12 @@ void el_session_driver_need(el_session_driver *driver);
 
 /* el_session_driver_close begins the end of the session: it revokes the lease. If a hold was lost
  * and its lock delay is not over, it leaves the lease to expire instead
- * (EL_SESSION_END_LEFT_TO_EXPIRE). el_sessions_are_over returns true when all sessions have ended.
- * @thread io */
+ * (EL_SESSION_END_LEFT_TO_EXPIRE). @thread io */
 void el_session_driver_close(el_session_driver *driver);
+
+/* el_session_driver_is_over tells whether the session has ended and no lease call is in flight.
+ * @thread io */
+bool el_session_driver_is_over(const el_session_driver *driver);
 
 /* el_session_driver_abandon ends the session at once, as if its lease had been lost
  * (EL_SESSION_END_EARLY or EL_SESSION_END_EXPIRED). The driver then revokes the lease in the
@@ -203,39 +206,5 @@ void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key);
  * does nothing. @thread io */
 void el_session_driver_remove_key(el_session_driver *driver,
                                   el_checked_key *key);
-
-/* ---- all sessions of a client ---- */
-
-/* el_sessions is the list of the sessions of one client. */
-typedef struct el_sessions el_sessions;
-
-/* el_sessions_new returns the sessions of a client: at first only the session without a lock delay.
- * |env| and |template| are copied. Of |template| only the fields that all sessions of a client
- * share are used. @thread io */
-el_sessions *el_sessions_new(const el_session_env *env,
-                             const el_client_session *template);
-
-/* el_sessions_free frees all sessions. No call of a session may be in flight. @thread io */
-void el_sessions_free(el_sessions *sessions);
-
-/* el_sessions_first returns the session without a lock delay. The field |next| leads to the other
- * sessions. @thread io */
-el_client_session *el_sessions_first(const el_sessions *sessions);
-
-/* el_sessions_find returns the session with |lock_delay_ms|. If the client has none, it adds one,
- * or changes the lock delay of a session that nothing uses. NULL: EL_LOCK_DELAYS_MAX other lock
- * delays are in use. @thread io */
-el_client_session *el_sessions_find(el_sessions *sessions,
-                                    int64_t lock_delay_ms);
-
-/* el_sessions_stop stops all timers. After it an answer to a call is only freed. @thread io */
-void el_sessions_stop(el_sessions *sessions);
-
-/* el_sessions_have_news tells whether any session has news. @thread io */
-bool el_sessions_have_news(const el_sessions *sessions);
-
-/* el_sessions_are_over tells whether all sessions have ended and no lease call is in flight. If a
- * session has left its lease to expire, its entries must have ended, too. @thread io */
-bool el_sessions_are_over(const el_sessions *sessions);
 
 #endif

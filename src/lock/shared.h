@@ -60,7 +60,7 @@ void el_counters_read(const el_counters *counters, el_stats *stats);
 
 /* ---- hold deadline ---- */
 
-/* el_hold_deadline is the hold deadline of one session: the time until which its holds are proven.
+/* el_hold_deadline is the hold deadline of a session: the time until which its holds are proven.
  * All holds of the session share it, so one renewal prolongs them all. The I/O thread writes it,
  * any thread reads it. Reference-counted.
  *
@@ -125,17 +125,17 @@ typedef struct el_shared {
 
   /* The next three fields are written by the I/O thread and read by any thread. Times are
    * el_now_ms. */
-  /* ID of the lease of the first session that is alive; 0: none */
+  /* ID of the lease; 0: the client has none that is alive */
   _Atomic int64_t lease;
-  /* until when a lease is alive, by the last answered keepalive */
+  /* until when the lease is alive, by the last answered keepalive */
   _Atomic int64_t alive_until_ms;
-  /* when the next session must be stepped; 0: no session must */
+  /* when the session must be stepped; 0: never */
   _Atomic int64_t due_ms;
   el_counters counters;
 
   /* guards the next three fields; no other mutex is locked under it */
   pthread_mutex_t mu;
-  /* The error that keeps a session from proving its lease; code EL_OK: none. */
+  /* The error that keeps the session from proving its lease; code EL_OK: none. */
   el_error proof_error;
   /* the value of |proof_error| when a hold deadline last passed */
   el_error last_proof_error;
@@ -162,7 +162,7 @@ bool el_shared_is_forked(const el_shared *shared);
  * "closed" or "forked". @thread lua */
 bool el_shared_is_usable(const el_shared *shared, el_error *err);
 
-/* el_shared_stood_still tells whether a session has not been stepped for a second or more after it
+/* el_shared_stood_still tells whether the session has not been stepped for a second or more after it
  * was due, because the process or the machine did not run. |err| then says for how long.
  * @thread any */
 bool el_shared_stood_still(const el_shared *shared, el_error *err);

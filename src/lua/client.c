@@ -38,6 +38,7 @@ static size_t read_endpoints(lua_State *L, const char **endpoints) {
 static void read_plain(lua_State *L, el_plain_options *plain) {
   lua_getfield(L, 1, "ttl");
   plain->ttl_ms = el_lua_check_ms(L, -1);
+  plain->lock_delay_ms = el_lua_field_ms(L, 1, "lock_delay", 0);
   lua_getfield(L, 1, "handoff");
   plain->handoff.holds = (int32_t)lua_tointeger(L, -1);
   lua_getfield(L, 1, "handoff_time");

@@ -27,7 +27,6 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
   options->timeout_ms = el_lua_field_ms(L, table, "limit", -1);
   options->max_hold_ms = el_lua_field_ms(L, table, "max_hold", 0);
   options->linger_ms = el_lua_field_ms(L, table, "linger", 0);
-  options->lock_delay_ms = el_lua_field_ms(L, table, "lock_delay", 0);
   options->try_once = el_lua_field_bool(L, table, "try");
   options->must_share = el_lua_field_bool(L, table, "must_share");
   options->is_in_with = el_lua_field_bool(L, table, "is_in_with");
@@ -39,7 +38,7 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
 
 /* client:lock(name, value, options) requests a lock and returns its handle; or nil, message, code.
  * |options| has the fields of el_lock_options, with these differences:
- * - Times are in seconds, and their fields have no suffix: max_hold, linger, lock_delay.
+ * - Times are in seconds, and their fields have no suffix: max_hold, linger.
  * - `limit` is the timeout (nil: none), and `try` is try_once.
  * - `mode` is a name in el_mode_names, or "leader".
  *

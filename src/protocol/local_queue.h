@@ -1,8 +1,8 @@
 /* local_queue: the acquisitions of one client for one lock. It decides which of them holds the lock
  * and which is next, as a pure step function (see entry.h).
  *
- * A client has one local queue for each combination of name, mode, number of permits and lock
- * delay. Each multi-lock has a local queue of its own. Acquisitions wait in the order in which they
+ * A client has one local queue for each combination of name, mode and number of permits. Each
+ * multi-lock has a local queue of its own. Acquisitions wait in the order in which they
  * joined. The first ones get an entry, which is the client's key in etcd's queue. They hold the
  * lock when their entry does:
  *

@@ -72,7 +72,7 @@ function M.elect(args)
     if not election then
       return nil, message, code
     end
-    return election:campaign(args.value, { timeout = args.timeout, lock_delay = args.lock_delay })
+    return election:campaign(args.value, { timeout = args.timeout })
   end)
 end
 

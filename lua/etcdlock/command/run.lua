@@ -5,7 +5,6 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
 local label = require "etcdlock.label"
-local lock_options = require "etcdlock.lock_options"
 local once = require "etcdlock.command.once"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
@@ -13,6 +12,7 @@ local signals = require "etcdlock.command.signals"
 local format_number = require("etcdlock.text").format_number
 local quote = require("etcdlock.text").quote
 
+local LOCK_DELAY_MAX = require("etcdlock.connect_options").LOCK_DELAY_MAX
 local EXIT = report.EXIT
 
 local M = {}
@@ -338,9 +338,9 @@ end
 -- KILL. Refuses a --grace that is too long for a lock delay.
 local function choose_lock_delay(args)
   args.lock_delay = args.lock_delay or args.grace
-  if args.lock_delay > lock_options.LOCK_DELAY_MAX then
+  if args.lock_delay > LOCK_DELAY_MAX then
     args.refuse(("--grace: %s s is longer than the longest lock delay, %d s; give --lock-delay,"
-      .. " too"):format(format_number("%g", args.grace), lock_options.LOCK_DELAY_MAX))
+      .. " too"):format(format_number("%g", args.grace), LOCK_DELAY_MAX))
   end
 end
 
@@ -411,7 +411,7 @@ function M.run_with(args, take)
 end
 
 local function take(client, args, timeout)
-  local opts = { timeout = timeout, lock_delay = args.lock_delay, value = args.value }
+  local opts = { timeout = timeout, value = args.value }
   if args.shared then
     return client:read_lock(args.name, opts)
   elseif not args.permits then

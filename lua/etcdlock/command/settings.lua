@@ -8,6 +8,7 @@ local M = {}
 -- Options of the command that connect takes unchanged.
 local CONNECT_OPTIONS = {
   "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "prefix", "ttl",
+  "lock_delay",
 }
 
 --- Returns the options of connect for `args`, the result of parser.parse. If an option is missing,

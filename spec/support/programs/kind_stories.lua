@@ -12,11 +12,13 @@ return {
         function(opts) return one:election("f"):campaign("me", opts) end,
       }
     end
+    local delayed = connect { lock_delay = 60 }
+    delayed._held_locks._members = {}
     local held, asked, got = {}, kinds(client), 0
-    for i, take in ipairs(kinds(other)) do held[i] = assert(take { lock_delay = 60 }) end
-    for i, take in ipairs(asked) do
+    for i, take in ipairs(kinds(delayed)) do held[i] = assert(take()) end
+    for _, take in ipairs(asked) do
       go(function()
-        local lock = assert(take { lock_delay = i })
+        local lock = assert(take())
         got = got + 1
         assert(lock:unlock())
       end)
@@ -30,5 +32,6 @@ return {
     run()
     equal(#held, got)
     took(0, from)
+    delayed:close()
   ]] },
 }
