@@ -8,6 +8,7 @@
 #   SECURE=1                run the specs against an etcd with certificates and passwords
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
 #                           if unset, `make suite` measures it
+#   HISTORIES=25000         number of histories that `make sim` runs
 #   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13
 #   ROWS="uncontended ..."  the rows that `make bench` runs; all if unset
 #   SECONDS=60              seconds for which `make stress`, `make hostile` and each fuzz target run
@@ -17,6 +18,7 @@
 
 SPEC ?= spec
 SUITE ?= bookworm
+HISTORIES ?= 25000
 # Number of spec files that run at the same time. It may exceed the number of cores, because specs
 # mostly wait. With a sanitizer the number is lower, because the specs then use more CPU time.
 JOBS ?= $(if $(SANITIZE),3,5)
@@ -90,12 +92,9 @@ nginx-module:
 	+@$(PARALLEL) LUA_VERSION=jit SANITIZE=$(filter gcov,$(SANITIZE)) TESTING=1 \
 	  build/jit-$(NGINX_FLAVOUR)/etcdlock/core.so
 
-sim: ## the lock logic against a model of etcd: build/sim/sim SEED replays one history
-	+@$(PARALLEL) $(SIM) $(SIMULATION)
-	@echo 'The simulator runs 25,000 histories of the lock logic ...'
-	@$(SIM) >$(SIM).log || { cat $(SIM).log; false; }
-	@tail -n 1 $(SIM).log
-	@$(SIMULATION)
+sim: ## everything below Lua in simulated time: HISTORIES=25000, 100 s
+	+@$(PARALLEL) $(SIMULATION)
+	@$(SIMULATION) 1 $(HISTORIES)
 
 # The specs of the functions whose behavior depends most on the version of Lua.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
@@ -246,29 +245,8 @@ build/spec/%.so: spec/support/programs/%.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -fPIC -shared $(shell $(PKG_CONFIG) --cflags grpc) \
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< $(PRELOADED_LIBS)
 
-# The simulator links src/protocol, the lock protocol as pure functions, and parts of src/base. It
-# needs no library.
-SIM := build/sim/sim
-SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/protocol/*.c) src/base/error.c \
-  src/base/text.c src/base/alloc.c src/base/jitter.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
-SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c
-
-$(SIM): $(SIM_OBJECTS)
-	$(call show,LINK)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
-
-build/sim/%.o: src/%.c
-	$(call show,CC  )
-	$(Q)$(SIM_COMPILE) -o $@ $<
-
-build/sim/%.o: spec/sim/%.c
-	$(call show,CC  )
-	$(Q)$(SIM_COMPILE) -o $@ $<
-
--include $(SIM_OBJECTS:.o=.d)
-
-# The simulation links all of src/ below Lua as it is, with a second implementation of gRPC core's C
-# API in place of the library. --wrap puts the simulation's clock, threads and random numbers in
+# The simulator links all of src/ below Lua as it is, with a second implementation of gRPC core's C
+# API in place of the library. --wrap puts the simulator's clock, threads and random numbers in
 # place of the system's.
 comma := ,
 SIMULATION := build/simulation/simulation

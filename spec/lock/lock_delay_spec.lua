@@ -1,5 +1,5 @@
--- Tests the lock delay (option lock_delay of connect): after a crash of the holder, the lock is granted only after
--- the delay; after a release, the next waiter gets it at once.
+-- Tests the lock delay (option lock_delay of connect): after a crash of the holder, the lock is
+-- granted only after the delay; after a release, the next waiter gets it at once.
 
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"

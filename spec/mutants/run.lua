@@ -100,8 +100,8 @@ local BUILD = "make --no-print-directory TESTING=1 all nginx-module"
 local function judge(mutant, specs)
   if mutant.file:find "%.c$" and not succeeds(BUILD) then return false end
   local tried = {}
-  if mutant.file:find "%.c$" and not succeeds "make -q build/sim/sim" then
-    if not succeeds "timeout 300 make --no-print-directory sim" then return "the simulator" end
+  if mutant.file:find "%.c$" and not succeeds "make -q build/simulation/simulation" then
+    if not succeeds "timeout 300 make --no-print-directory sim HISTORIES=5000" then return "the simulator" end
     tried[1] = "the simulator"
   end
   local list, count = specs_for(mutant, specs)

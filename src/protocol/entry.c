@@ -11,20 +11,6 @@
  * saves the cost of a watch. */
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
-const char *const el_entry_state_str[] = {
-    [EL_ENTRY_IDLE] = "idle",
-    [EL_ENTRY_TRYING] = "trying",
-    [EL_ENTRY_ENQUEUING] = "enqueuing",
-    [EL_ENTRY_WAITING] = "waiting",
-    [EL_ENTRY_PROVING] = "proving",
-    [EL_ENTRY_HELD] = "held",
-    [EL_ENTRY_LOCK_DELAY] = "lock delay",
-    [EL_ENTRY_RELEASING] = "releasing",
-    [EL_ENTRY_AUDITING] = "auditing",
-    [EL_ENTRY_CONFIRMING] = "confirming",
-    [EL_ENTRY_ENDED] = "ended",
-};
-
 const struct el_loss_names el_losses[] = {
     [EL_LOSS_EXPIRED] = {"expired", "the lease was not proven alive in time"},
     [EL_LOSS_REVOKED] = {"revoked", "the lease ended in etcd"},

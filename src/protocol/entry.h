@@ -2,8 +2,7 @@
  *
  * An entry belongs to one session and one queue. It has at most one key in etcd; the entry of a
  * multi-lock has one key in each of its queues. el_entry_step applies one event and returns the
- * actions that lock/entry_driver.c must carry out. The step function has no I/O, clock or thread,
- * so that spec/sim can run it through hundreds of thousands of histories.
+ * actions that lock/entry_driver.c must carry out. The step function has no I/O, clock or thread.
  *
  *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> AUDITING
  *   TRYING      lock free -> PROVING; locked -> IDLE
@@ -57,9 +56,6 @@ typedef enum el_entry_state {
   EL_ENTRY_AUDITING,
   EL_ENTRY_ENDED /* the session has ended; a key that is left ends with the lease */
 } el_entry_state;
-
-/* The states' names, for traces. */
-extern const char *const el_entry_state_str[];
 
 /* el_loss is why a hold ended against its holder's will. */
 typedef enum el_loss {

@@ -39,12 +39,6 @@ enum {
   MARGIN_MAX_MS = 4000
 };
 
-const char *const el_session_state_str[] = {
-    [EL_SESSION_NEW] = "new",     [EL_SESSION_GRANTING] = "granting",
-    [EL_SESSION_ALIVE] = "alive", [EL_SESSION_REVOKING] = "revoking",
-    [EL_SESSION_ENDED] = "ended",
-};
-
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }

@@ -49,9 +49,6 @@ typedef enum el_session_state {
   EL_SESSION_ENDED     /* the lease is gone, or is no longer kept alive */
 } el_session_state;
 
-/* The states' names, for traces. */
-extern const char *const el_session_state_str[];
-
 /* el_session_event is one event for a session. The comment of a field names the kinds that use it.
  */
 typedef struct el_session_event {
