@@ -98,10 +98,12 @@ local BUILD = "make --no-print-directory TESTING=1 all nginx-module"
 -- Returns the name of the test that notices |mutant|. If no test notices it, returns nil and a text
 -- that says what was tried. If the mutant cannot be built, returns false.
 local function judge(mutant, specs)
-  if mutant.file:find "%.c$" and not succeeds(BUILD) then return false end
-  local tried = {}
-  if mutant.file:find "%.c$" and not succeeds "make -q build/simulation/simulation" then
-    if not succeeds "timeout 300 make --no-print-directory sim HISTORIES=5000" then return "the simulator" end
+  local is_c, tried = mutant.file:find "%.c$", {}
+  if is_c and not succeeds(BUILD) then return false end
+  if is_c and not succeeds "make -q build/simulation/simulation" then
+    if not succeeds "timeout 300 make --no-print-directory sim HISTORIES=5000" then
+      return "the simulator"
+    end
     tried[1] = "the simulator"
   end
   local list, count = specs_for(mutant, specs)

@@ -271,7 +271,7 @@ static void check_queue(user *of, int name) {
   }
 }
 
-static void check_own_keys(user *of) {
+static bool has_own_keys(const user *of) {
   int n = 0;
   for (const el_keys *at = el_lock_keys(of->lock); at != NULL; at = at->next) {
     const etcd_key *key = etcd_find(checks.cluster, el_keys_own(at));
@@ -280,9 +280,7 @@ static void check_own_keys(user *of) {
       n++;
     }
   }
-  if (n != of->wish.n_names) {
-    world_violate("a grant has its keys", "%s has %d keys", describe(of), n);
-  }
+  return n == of->wish.n_names;
 }
 
 static void check_token(user *of, int name) {
@@ -562,7 +560,9 @@ static void check_grant(user *of) {
   check_exclusion(of);
   /* the look at another hold may have waited for a mutex of a process that is stopped */
   if (world_now_us() != now_us) return;
-  check_own_keys(of);
+  if (!has_own_keys(of)) {
+    world_violate("a grant has its keys", "%s", describe(of));
+  }
   check_turn(of);
   check_delays(of);
   for (int i = 0; i < of->wish.n_names; i++) {
@@ -586,12 +586,26 @@ void checks_on_decided(user *of, const el_error *err) {
   check_grant(of);
 }
 
+/* The key of |of| is gone, or it is attached to another lease. */
+static void check_cause(const user *of, el_loss loss) {
+  const etcd_key *key =
+      etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
+  if (key != NULL && key->create_rev == of->token &&
+      (loss == EL_LOSS_DELETED || key->lease == of->lease)) {
+    world_violate("true loss", "%s: %s", describe(of), el_losses[loss].text);
+  }
+}
+
 static void check_loss(user *of) {
   el_loss loss = el_lock_loss(of->lock);
   if (loss == EL_LOSS_NONE) return;
   world_trace("%s is lost: %d", describe(of), (int)loss);
   if (loss == EL_LOSS_MAX_HOLD && of->wish.max_hold_ms == 0) {
     world_violate("true loss", "%s has no max_hold", describe(of));
+  }
+  if ((loss == EL_LOSS_DELETED || loss == EL_LOSS_REPLACED) &&
+      of->wish.n_names == 1) {
+    check_cause(of, loss);
   }
   if (loss != EL_LOSS_MAX_HOLD && !is_sabotaged(of->token) &&
       (checks.is_calm ||
@@ -669,6 +683,26 @@ void checks_on_waited(user *of, bool is_told) {
   }
 }
 
+/* Tells whether |key| is that of a hold that was lost, whose lock delay is not over. */
+static bool is_delayed(const etcd_key *key) {
+  for (int i = 0; i < checks.n_delayed; i++) {
+    if (checks.delayed[i].token == key->create_rev) return true;
+  }
+  return false;
+}
+
+static void check_keys_left(const program *of) {
+  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.cluster, i);
+    const lease_record *from = find_lease(key->lease);
+    if (from != NULL && from->program == of->process.id &&
+        from->generation == of->generation && !is_delayed(key)) {
+      world_violate("nothing left", "the key %.*s of p%d, after its close",
+                    (int)key->key.len, key->key.data, of->process.id);
+    }
+  }
+}
+
 /* Nothing is left of a client that was closed. */
 void checks_on_closed(program *of) {
   el_stats stats;
@@ -676,6 +710,9 @@ void checks_on_closed(program *of) {
   if (stats.held != 0 || stats.waiting != 0) {
     world_violate("true counters", "p%d: %d held, %d waiting after the close",
                   of->process.id, (int)stats.held, (int)stats.waiting);
+  }
+  if (checks.mood == MOOD_STOPS && of->stopped_us == of->closing_stopped_us) {
+    check_keys_left(of);
   }
   if (!checks.is_calm) return;
   if (stats.failed_attempts > FAILED_MAX) {
@@ -777,9 +814,14 @@ void checks_on_written(user *of, int number, const el_txn_answer *answer) {
                     number, describe(of));
     }
   }
-  if (checks.is_calm && !of->in->is_closing && user_holds(of, &left_us)) {
+  if (!user_holds(of, &left_us)) return;
+  if (checks.is_calm && !of->in->is_closing) {
     world_violate("no false failure", "%s: write %d: %s", describe(of), number,
                   answer->err.text);
+  }
+  if (answer->err.code == EL_OK && !has_own_keys(of)) {
+    world_violate("a refused write ends a hold without its key", "%s: write %d",
+                  describe(of), number);
   }
 }
 

@@ -9,9 +9,10 @@
 
 /* What a history does to its programs. The promises differ. */
 typedef enum mood {
-  MOOD_CALM, /* no faults */
-  MOOD_DEAF, /* as if a proxy held the events of all watches back */
-  MOOD_MILD, /* now and then one of three members fails */
+  MOOD_CALM,  /* no faults */
+  MOOD_DEAF,  /* as if a proxy held the events of all watches back */
+  MOOD_MILD,  /* now and then one of three members fails */
+  MOOD_STOPS, /* programs are stopped, and may close their client then */
   MOOD_WILD
 } mood;
 

@@ -279,7 +279,9 @@ static void run_troubles(void *arg) {
     if (history.mood == MOOD_MILD) {
       make_mild();
     } else {
-      make(history.mood == MOOD_DEAF ? TROUBLE_DELETE : draw_trouble());
+      make(history.mood == MOOD_DEAF    ? TROUBLE_DELETE
+           : history.mood == MOOD_STOPS ? TROUBLE_STOP
+                                        : draw_trouble());
     }
   }
   if (history.mood == MOOD_CALM) fiber_sleep(programs_behave.end_us);
@@ -392,6 +394,7 @@ static void draw(void) {
   memset(&history, 0, sizeof history);
   history.mood = world_chance(300)   ? world_chance(250) ? MOOD_DEAF : MOOD_CALM
                  : world_chance(200) ? MOOD_MILD
+                 : world_chance(150) ? MOOD_STOPS
                                      : MOOD_WILD;
   history.n_members = world_chance(500) ? 1 : ETCD_MEMBERS_MAX;
   draw_options(&history.options);

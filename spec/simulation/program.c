@@ -329,6 +329,7 @@ static el_client *connect_client(program *of) {
 static void end_client(program *of) {
   take_lua(of);
   of->is_closing = true;
+  of->closing_stopped_us = of->stopped_us;
   checks_on_end(of);
   world_trace("p%d: %s", of->process.id,
               of->has_crashed ? "crashed" : "closes its client");

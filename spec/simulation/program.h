@@ -68,9 +68,10 @@ struct program {
   user users[USERS_MAX];
   int n_users;
   bool is_closing, has_crashed;
-  int64_t stopped_us;    /* for how long it was stopped so far */
-  int64_t lock_delay_ms; /* of its clients; 0: none */
-  int lingering;         /* per mille of acquisitions that linger */
+  int64_t closing_stopped_us; /* |stopped_us| when its client began to close */
+  int64_t stopped_us;         /* for how long it was stopped so far */
+  int64_t lock_delay_ms;      /* of its clients; 0: none */
+  int lingering;              /* per mille of acquisitions that linger */
   const char *endpoints[ENDPOINTS_MAX];
   int n_endpoints;
   int64_t ttl_ms, linger_max_ms;
