@@ -10,6 +10,20 @@ read_globals = {
 }
 
 files["spec"] = { std = "+busted" }
+-- The globals of spec/support/harness/fixture.lua.
+files["spec/**/*_spec.lua"] = {
+  read_globals = {
+    "Certs", "Etcd", "Nginx", "Scripted", "Stage", "Swallow", "assert_fails", "cjson",
+    "client_options", "clients", "cluster", "command", "connect", "documents",
+    "election_stories", "error_rows", "etcd", "etcdlock", "exposition", "go_programs", "http",
+    "kind_stories", "leaks", "locales", "loops", "loss_stories", "make", "matrix",
+    "port", "prefix", "proc", "protobuf", "read_file", "remote", "rounds", "sale",
+    "scripted_client", "secured", "server", "session", "stories", "suite", "tasks", "temporary",
+    "thread_stories", "tls", "uv", "variables", "wait", "wakings",
+    client = { other_fields = true, fields = { _run_txn = { read_only = false } } },
+    other = { other_fields = true, fields = { _run_txn = { read_only = false } } },
+  },
+}
 files["examples/openresty"] = { std = "+ngx_lua" }
 files["lua/resty"] = { std = "+ngx_lua" }
 files["spec/mutants/lua_coverage.lua"] = {

@@ -2,7 +2,7 @@
 # Runs COMMAND in a new directory that contains false modules, with names of modules that etcdlock
 # and LuaRocks load. Each is a .lua file that raises an error and a .so file that cannot be loaded.
 # COMMAND therefore fails if it loads a module from its current directory. Only some names are
-# tested here; the spec of regression 052 tests all names that the command etcdlock loads.
+# tested here; spec/command/hostile_directory_spec.lua tests all names that the command etcdlock loads.
 #
 #   hostile_directory.sh COMMAND [ARGUMENT...]
 set -eu

@@ -1,21 +1,6 @@
 -- Tests batches: transactions that start while others are in flight leave together. Each caller
 -- gets the result that its transaction would have had alone.
 
-local Etcd = require "spec.support.servers.etcd"
-local clients = require "spec.support.harness.clients"
-local loops = require "spec.support.programs.loops"
-local proc = require "spec.support.programs.proc"
-local rows = require "spec.support.harness.error_rows"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local assert_fails = clients.assert_fails
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
-
-after_each(clients.close_all)
-
 -- Starts a lock_async of |client| for each of |names|; returns the pending locks.
 local function ask(client, names, opts)
   local asked = {}
@@ -62,7 +47,7 @@ end
 describe("concurrent lock_async calls", function()
   local server
 
-  before_each(function() server = clients.scripted(suite.endpoint()) end)
+  before_each(function() server = clients.scripted() end)
 
   it("need at most 50 round trips for 100 names, with a key and token each", function()
     local client = connect { endpoints = server:endpoint() }
@@ -238,11 +223,11 @@ end)
 -- While etcd is unreachable, one request probes it and all others wait. After the first answer, no
 -- request may wait for another one.
 it("after an outage, ping does not wait for another unanswered request", function()
-  local server = clients.scripted(suite.endpoint())
+  local server = clients.scripted()
   local client = connect { endpoints = server:endpoint() }
   assert(client:lock "warm"):unlock()
   assert_none_fails(function()
-    server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader", 1)
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader", 1)
     assert(client:lock "a"):unlock()
     server:hold_back "Txn"
     local before = client:stats().failed_attempts

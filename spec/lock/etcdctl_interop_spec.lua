@@ -1,14 +1,5 @@
 -- Tests that `etcdctl lock`, which uses Go's concurrency.Mutex, and etcdlock share one queue.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-
 -- Takes the lock |name|, prints its token and key, and releases it after a line of input.
 local OURS = [[
   local endpoint, prefix, name = ...
@@ -79,7 +70,7 @@ describe("etcdlock beside `etcdctl lock`", function()
     local key = await_hold(ctl)
     assert.same({ key }, etcd:keys(prefix .. "theirs/"))
     assert.equal("locked", (select(3, client:try_lock "theirs")))
-    clients.assert_fails("timeout",
+    assert_fails("timeout",
       clients.answered(client.lock, client, "theirs", { timeout = 1 }))
     local ours = proc.lua(OURS, etcd:endpoints(), prefix, "theirs")
     etcd:await_keys(prefix .. "theirs/", 2)

@@ -1,14 +1,6 @@
 -- Tests handles that are dropped, in every state, instead of released. Also tests programs that end
 -- while they hold locks or wait for etcd.
 
-local matrix = require "spec.support.harness.matrix"
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local client, other
 
 local options = { endpoints = etcd:endpoints(), prefix = prefix }
@@ -59,7 +51,6 @@ end)
 
 after_each(function()
   if client then client:close() end
-  clients.close_all()
 end)
 
 describe("a handle", function()

@@ -1,24 +1,14 @@
 -- Tests guarded calls (put, get, delete, txn, check): etcd carries them out only while the hold is
 -- valid there.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local DATA = prefix .. "data/"
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
-local client, other, lock
+local lock
 
 before_each(function()
-  client, other = connect(), connect { elsewhere = true }
   lock = assert(client:lock "a")
 end)
 
-after_each(function()
-  clients.close_all()
-  etcd:del_all(DATA)
-end)
+after_each(function() etcd:del_all(DATA) end)
 
 describe("a holder", function()
   it("puts, reads and deletes keys with guarded calls", function()

@@ -1,16 +1,6 @@
 -- Tests the handoff: the owners of one client pass a key to each other without a request, until the
 -- handoff budget is spent and another client waits.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
-
-after_each(clients.close_all)
-
 -- Starts an acquisition of lock "a" for |owner|.
 local function ask(client, owner)
   return assert(client:lock_async("a", { owner = owner }))
@@ -57,9 +47,9 @@ describe("handoff within a client", function()
   end)
 
   it("goes on beyond its limits while no other client waits", function()
-    local server, client = clients.through_scripted(suite.endpoint(), {
-      prefix = prefix, handoff = 8, handoff_time = 60,
-    })
+    local server, client = clients.through_scripted {
+      handoff = 8, handoff_time = 60,
+    }
     for turn = 1, 2 do
       local first = assert(client:lock "a")
       local asked, token = ask_many(client, 60), first:token()
@@ -122,7 +112,7 @@ describe("handoff within a client", function()
   -- A waiter that the queue read does not show has come after the read. So only the holds since the
   -- read count against the limit.
   it("stops after 8 holds when another client enqueues during a queue read", function()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     local client = connect { endpoints = server:endpoint(), handoff = 8, handoff_time = 60 }
     local other = connect { elsewhere = true }
     assert(other:lock "b"):unlock() -- connects |other|
@@ -154,7 +144,7 @@ describe("handoff within a client", function()
   end)
 
   it("stops after handoff_time when another client enqueues during a queue read", function()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     local time = 2.4 -- seconds; below the timeout of a request
     local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = time }
     local other = connect { elsewhere = true }
@@ -234,11 +224,11 @@ describe("the next owner of a client", function()
     assert(client:break_lock("a", lock:token()))
     wait.eventually(function() return not lock:held() end)
     assert_new_key(lock:token())
-    clients.assert_fails("lost", lock:unlock())
+    assert_fails("lost", lock:unlock())
   end)
 
   it("gets a new token after a put of unknown outcome: the late put fails", function()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     finally(function()
       clients.close_all()
       etcd:del(prefix .. "data")
@@ -247,7 +237,7 @@ describe("the next owner of a client", function()
     local lock = take()
     clients.await_watched(client, lock)
     server:delay "Txn"
-    clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
+    assert_fails("unavailable", lock:put(prefix .. "data", "late"))
     assert.is_true(lock:unlock())
     local heir = assert_new_key(lock:token())
     assert.is_true(heir:put(prefix .. "data", "next"))
@@ -258,7 +248,7 @@ end)
 
 -- A plain lock orders its guarded writes by its own key, and a write lock by a marker key.
 local function test_late_put_before_handoff(mode)
-  local server = clients.scripted(suite.endpoint())
+  local server = clients.scripted()
   finally(function()
     clients.close_all()
     etcd:del(prefix .. "data")
@@ -268,7 +258,7 @@ local function test_late_put_before_handoff(mode)
   local asked = assert(client[mode .. "_async"](client, "a", { owner = "next" }))
   clients.await_watched(client, lock)
   server:delay "Txn"
-  clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
+  assert_fails("unavailable", lock:put(prefix .. "data", "late"))
   assert.is_true(lock:put(prefix .. "data", "one"))
   assert.is_true(lock:unlock())
   local heir = granted(asked)
@@ -287,7 +277,7 @@ for _, mode in ipairs { "lock", "write_lock" } do
 end
 
 it("puts in flight or queued at unlock have no effect", function()
-  local server = clients.scripted(suite.endpoint())
+  local server = clients.scripted()
   finally(function()
     clients.close_all()
     etcd:del(prefix .. "data")
@@ -318,7 +308,7 @@ it("a hold that got its key by handoff is lost if the key was deleted before", f
   local heir = granted(asked[1])
   if heir:token() == lock:token() then
     assert.is_truthy(heir:wait_lost(10))
-    clients.assert_fails("lost", heir:unlock())
+    assert_fails("lost", heir:unlock())
     heir = granted(asked[2])
   end
   assert.is_true(heir:token() > lock:token())
@@ -328,11 +318,11 @@ end)
 describe("connect", function()
   it('returns "invalid" for a bad handoff or handoff_time and states the range', function()
     for _, value in ipairs { 0, 1.5, -1, 1e9, 0 / 0 } do
-      local message = clients.assert_fails("invalid", etcdlock.connect { handoff = value })
+      local message = assert_fails("invalid", etcdlock.connect { handoff = value })
       assert.matches("handoff", message, 1, true)
       assert.matches("false, or a whole number of holds from 1 to", message, 1, true)
     end
-    local message = clients.assert_fails("invalid", etcdlock.connect { handoff_time = -1 })
+    local message = assert_fails("invalid", etcdlock.connect { handoff_time = -1 })
     assert.matches("handoff_time = -1, wanted 0 to 60 seconds", message, 1, true)
     assert.has_error(function() etcdlock.connect { handoff = "yes" } end)
   end)

@@ -2,16 +2,7 @@
 -- does not answer some requests, or reports no events.
 -- Needs: one plain member.
 
-local Scripted = require "spec.support.servers.scripted"
-local Swallow = require "spec.support.servers.swallow"
-local clients = require "spec.support.harness.clients"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local UNAVAILABLE = rows.STATUS.UNAVAILABLE
-local connect = clients.connector { prefix = prefix }
+local UNAVAILABLE = error_rows.STATUS.UNAVAILABLE
 local server
 
 after_each(function()
@@ -86,7 +77,7 @@ describe("a client", function()
       assert.is_true(client:alive())
       assert(client:lock("b", { timeout = 5 })):unlock()
       assert.equal("expired", lock:wait_lost(0))
-      return clients.assert_fails("lost", lock:check())
+      return assert_fails("lost", lock:check())
     end
     -- If the machine stalled, the message names the stall instead. The test then tries again, at
     -- most five times in all.
@@ -152,7 +143,7 @@ describe("a client", function()
     local lock = assert(client:lock "a")
     etcd:del(lock:key())
     assert.is_true(lock:held())
-    clients.assert_fails("lost", lock:put(prefix .. "data", "late"))
+    assert_fails("lost", lock:put(prefix .. "data", "late"))
     wait.eventually(function() return not lock:held() end, 2, "the loss")
     assert.equal("deleted", lock:wait_lost(0))
   end)

@@ -1,18 +1,6 @@
 -- Tests the option linger: the client keeps the key after the last unlock, acquires it again
 -- without a request, and deletes it as soon as another client queues.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
-local client, other
-
-before_each(function() client, other = connect(), connect { elsewhere = true } end)
-after_each(clients.close_all)
-
 -- Options with a linger, in seconds, that is longer than any test.
 local LONG = { linger = 60 }
 
@@ -176,7 +164,7 @@ describe("a lingering lock", function()
       clients.close_all()
       own:stop()
     end)
-    client = connect { endpoints = own:endpoints(), ttl = 2 }
+    local client = connect { endpoints = own:endpoints(), ttl = 2 }
     leave()
     own:pause()
     wait.eventually(function() return not client:alive() end, 5, "the end of the claim")
@@ -199,4 +187,229 @@ it('lock returns "invalid" for a linger time of 0 or less or above 86400 seconds
     assert.matches("more than 0 seconds, up to 86400", message, 1, true)
   end
   assert.has_error(function() client:lock("a", { linger = "long" }) end)
+end)
+
+-- Regression 038. A key lingered although a write of its holder had an unknown outcome. The next
+-- holder took over the same key, and the late write changed data that this holder had already read.
+describe("a key", function()
+  local KEY = prefix .. "data"
+  local lock
+
+  before_each(function()
+    scripted_client()
+    lock = assert(client:lock("a", { linger = 60 }))
+    clients.await_watched(client, lock)
+  end)
+
+  after_each(function() etcd:del(KEY) end)
+
+  -- Asserts that the next holder gets a new key, and that the late write of |lock| is not applied.
+  local function assert_let_go()
+    local heir = assert(client:lock("a", { owner = "next", timeout = 10 }))
+    assert.is_true(heir:token() > lock:token())
+    server:deliver "Txn"
+    assert.is_nil((etcd:get(KEY)))
+    assert.is_true(heir:unlock())
+  end
+
+  it("does not linger after a write of unknown outcome", function()
+    server:delay "Txn"
+    assert_fails("unavailable", lock:put(KEY, "late"))
+    assert.is_true(lock:unlock())
+    assert_let_go()
+  end)
+
+  it("does not linger while a write is in flight", function()
+    server:delay "Txn"
+    local write = clients.start_put(client, lock, KEY, "late", 5)
+    assert.is_true(lock:unlock())
+    assert_let_go()
+    wait.eventually(function() return write:wait(0) ~= nil end, 10, "the end of the write")
+  end)
+
+  it("lingers if a put succeeds after a write of unknown outcome", function()
+    server:delay "Txn"
+    assert_fails("unavailable", lock:put(KEY, "late"))
+    assert.is_true(lock:put(KEY, "next"))
+    assert.is_true(lock:unlock())
+    local heir = assert(client:lock("a", { owner = "next" }))
+    assert.equal(lock:token(), heir:token())
+    server:deliver "Txn"
+    assert.equal("next", (etcd:get(KEY)))
+    assert.is_true(heir:unlock())
+  end)
+end)
+
+-- Regression 045. A lock was released with linger, and a later hold took over its key. wait_lost of
+-- the released lock waited for the end of the later hold.
+it("wait_lost after unlock returns not_held despite a later hold", function()
+  local client = connect()
+  local first = assert(client:lock("a", { linger = 60 }))
+  assert.is_true(first:unlock())
+  local second = assert(client:lock("a", { linger = 60 }))
+  assert_fails("not_held", first:wait_lost(1))
+  assert_fails("timeout", second:wait_lost(0))
+  assert.is_true((second:held()))
+end)
+
+-- Regression 046. A lock was released with linger, and a later hold took over its key. expire of
+-- the released lock ended the later hold.
+it("expire after unlock returns not_held and does not end a later hold", function()
+  local client = connect()
+  local first = assert(client:lock("a", { linger = 60 }))
+  assert.is_true(first:unlock())
+  local second = assert(client:lock("a", { linger = 60 }))
+  assert_fails("not_held", first:expire(0.01))
+  assert_fails("timeout", second:wait_lost(0.1))
+  assert.is_true(second:expire(0.01))
+  assert.equal("max_hold", second:wait_lost(5))
+end)
+
+-- Regression 048. The handle of a lock that was released with linger still referred to the lock of
+-- the core. If a later hold took over the key and leaked, the lock stayed held for as long as the
+-- program kept the first handle.
+it("a leaked lock is released while an earlier handle is kept", function()
+  local client = connect()
+  local first = assert(client:lock("a", { linger = 60 }))
+  local token, key, lease = first:token(), first:key(), first:lease()
+  assert.is_true(first:unlock())
+  assert.equal(token, (function() return assert(client:lock("a", { linger = 60 })):token() end)())
+  local other = assert(client:lock("a", { owner = "somebody else", timeout = 5 }))
+  assert.is_true(other:token() > token)
+  assert.same({ token, key, lease }, { first:token(), first:key(), first:lease() })
+  assert.matches("%(not_held%)$", tostring(first))
+end)
+
+-- Regression 051. If a hold took over a lingering key and had another linger time, the key still
+-- lingered for the time of the first hold.
+
+-- Takes the lock and releases it with a linger of |seconds|; returns the token.
+local function leave_for(seconds)
+  local lock = assert(client:lock("a", { linger = seconds }))
+  -- A key that is not watched yet does not always linger.
+  clients.await_watched(client, lock)
+  assert.is_true(lock:unlock())
+  return lock:token()
+end
+
+it("a shorter linger replaces the longer one of the previous hold", function()
+  assert.equal(leave_for(60), leave_for(0.1))
+  etcd:await_keys(prefix .. "a/", 0, 5)
+end)
+
+it("a longer linger replaces the shorter one of the previous hold", function()
+  leave_for(2)
+  leave_for(60)
+  local last = leave_for(60)
+  wait.sleep(2.5)
+  assert.equal(last, leave_for(60))
+end)
+
+-- Regression 066. While a client's own key lingered, other owners of this client got the lock only
+-- after the linger time. A try in another mode returned "locked" because of this key.
+describe("a lingering lock", function()
+  before_each(function() client_options { ttl = 60 } end)
+  local granted = clients.granted
+
+  -- Seconds: longer than any wait of the suite.
+  local FOREVER = 86400
+
+  it("is granted to the owners that wait, in their order", function()
+    local opts = { linger = FOREVER }
+    local first = assert(client:lock("a", { linger = FOREVER, owner = 0 }))
+    local pending = {}
+    for i = 1, 5 do
+      pending[i] = assert(client:lock_async("a", { linger = FOREVER, owner = i }))
+    end
+    assert.is_true(first:unlock())
+    for i = 1, 5 do
+      local lock = granted(pending[i])
+      assert.is_true(lock:unlock())
+      -- Another try must come after the owners that wait.
+      local again = client:try_lock("a", opts)
+      if i < 5 then assert.is_nil(again) else assert.is_true(again:unlock()) end
+    end
+  end)
+
+  it("is granted to all owners that acquire it in turns", function()
+    local counts, pending, n, total = {}, {}, 10, 0
+    for i = 1, n do
+      counts[i] = 0
+      pending[i] = assert(client:lock_async("b", { linger = FOREVER, owner = i }))
+    end
+    local function step_each()
+      for i = 1, n do
+        local lock = pending[i]:step()
+        if lock then
+          assert.is_true(lock:unlock())
+          counts[i], total = counts[i] + 1, total + 1
+          pending[i] = assert(client:lock_async("b", { linger = FOREVER, owner = i }))
+        end
+      end
+    end
+    wait.eventually(function()
+      for _ = 1, n do step_each() end
+      return total >= 40 * n, total
+    end, 10, "40 turns for each owner")
+    for i = 1, n do assert.is_true(counts[i] > 1, "owner " .. i .. " got it " .. counts[i]) end
+  end)
+
+  for _, mode in ipairs { "read", "write", "multi" } do
+    it("is granted to a try in mode " .. mode, function()
+      local name = mode == "multi" and { "c", "d" } or "c"
+      for _ = 1, 20 do
+        assert.is_true(assert(client:lock("c", { linger = FOREVER })):unlock())
+        local lock = assert(client["try_" .. mode .. "_lock"](client, name))
+        assert.is_true(lock:unlock())
+      end
+      assert.same({}, etcd:keys(prefix .. "c/"))
+    end)
+
+    it("is granted to a waiter in mode " .. mode, function()
+      local name = mode == "multi" and { "e", "f" } or "e"
+      for _ = 1, 5 do
+        local lock = assert(client:lock("e", { linger = FOREVER }))
+        local pending = assert(client[mode .. "_lock_async"](client, name, { owner = 2 }))
+        assert.is_true(lock:unlock())
+        assert.is_true(granted(pending):unlock())
+      end
+    end)
+  end
+end)
+
+-- Regression 068. A hold with a short linger woke the process hundreds of times per second. stats
+-- counted a key that only lingered as held. A key with a lock delay could linger: after a crash it
+-- blocked others, although it had been unlocked.
+
+-- Returns how often the threads of this process have gone to sleep.
+local function sleeps()
+  local n = 0
+  local list = assert(io.popen("cat /proc/" .. require("etcdlock.core").pid()
+    .. "/task/*/status 2>/dev/null"))
+  for line in list:lines() do
+    n = n + (tonumber(line:match "^voluntary_ctxt_switches:%s*(%d+)") or 0)
+  end
+  list:close()
+  return n
+end
+
+it("a hold with a linger of 1 ms does not wake the process", function()
+  local client = connect()
+  local lock = assert(client:lock("a", { linger = 0.001 }))
+  clients.await_watched(client, lock)
+  local before = sleeps()
+  wait.sleep(1)
+  assert.is_true(sleeps() - before < 200, sleeps() - before)
+  assert.is_true(lock:unlock())
+end)
+
+it("stats does not count a lingering lock as held", function()
+  local client = connect()
+  local lock = assert(client:lock("b", { linger = 60 }))
+  assert.equal(1, client:stats().held)
+  assert.is_true(lock:unlock())
+  assert.equal(0, client:stats().held)
+  lock = assert(client:lock("b", { linger = 60 }))
+  assert.equal(1, client:stats().held)
+  assert.is_true(lock:unlock())
 end)

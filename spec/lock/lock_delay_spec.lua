@@ -1,23 +1,12 @@
 -- Tests the lock delay (option lock_delay of connect): after a crash of the holder, the lock is
 -- granted only after the delay; after a release, the next waiter gets it at once.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local assert_fails, ended, granted = clients.assert_fails, clients.ended, clients.granted
 
 -- Seconds. Without a lock delay, the next waiter would have the lock TTL + 1 s after a crash.
 local TTL, DELAY = 2, 4
 
-local connect = clients.connector(function()
-  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = TTL }
-end)
-
-after_each(clients.close_all)
-after_each(proc.destroy_children)
+client_options { ttl = TTL }
 
 -- A program that acquires the lock of the kind |only| ("all": one of each kind) with a lock delay
 -- and prints "held". It obeys the input lines "unlock", "close" and "held?", and prints "done"

@@ -1,21 +1,5 @@
 -- Tests one lock: its acquisition, the methods of its handle, and its release.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
-local client, other
-
-before_each(function()
-  client, other = connect(), connect { elsewhere = true }
-end)
-
-after_each(clients.close_all)
-
 describe("a free lock", function()
   it("is acquired by lock, and its key is deleted by unlock", function()
     local lock = assert(client:lock "a")
@@ -320,3 +304,20 @@ describe("a lock in a to-be-closed variable", function()
     assert.is_true(outer:check())
   end)
 end)
+
+-- Regression 030. The hold deadline of a lease of 300 s was only 2 s before the end of the lease.
+-- On a clock that runs 1 % slower than etcd's, the hold ended 1 s after the lease.
+
+-- SLOWER: the fraction by which a clock may run slower than etcd's. REST: the seconds that must
+-- remain between the hold deadline on such a clock and the end of the lease.
+local SLOWER, REST = 0.01, 0.15
+
+for _, ttl in ipairs { 2, 10, 60, 300 } do
+  it(("a hold with TTL %d s ends before its lease on a clock that is 1 %% slow")
+    :format(ttl), function()
+    local lock = assert(connect { ttl = ttl }:lock "a")
+    assert.is_true(lock:remaining() / (1 - SLOWER) <= ttl - REST, lock:remaining())
+    assert.is_true(lock:remaining() > ttl / 2)
+    assert.is_true(lock:unlock())
+  end)
+end

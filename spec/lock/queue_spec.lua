@@ -1,16 +1,9 @@
 -- Tests client:queue and client:break_lock: which keys in etcd are entries of a lock's queue, and
 -- what queue returns about them.
 
-local clients = require "spec.support.harness.clients"
 local core = require "etcdlock.core"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
-local client, other, strangers
+local strangers
 
 -- Writes the key |name|, user data, with |value| (nil: empty), until the test ends.
 local function put(name, value)
@@ -37,12 +30,10 @@ end
 
 before_each(function()
   strangers = {}
-  client, other = connect(), connect { elsewhere = true }
 end)
 
 after_each(function()
   clients.close_all()
-  proc.destroy_children()
   for _, key in ipairs(strangers) do etcd:del(key) end
   etcd:revoke_all()
 end)

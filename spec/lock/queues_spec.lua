@@ -1,19 +1,7 @@
 -- Tests client:queues, which lists all queues below a prefix, and that it omits keys that are no
 -- entries.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, keep = clients.assert_fails, clients.keep
-local client, other
-
-before_each(function()
-  client, other = connect(), connect { elsewhere = true }
-end)
-
-after_each(clients.close_all)
 
 -- Returns a line "name mode+ mode-" for each queue in |found|: + marks a holder, - a waiter.
 local function shown(found)

@@ -1,25 +1,10 @@
 -- Tests the owners of one process: the same owner gets its lock again; another owner waits, or gets
 -- "deadlock" for a wait that could never end.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
-local client
-
 -- Runs |fn| in a new coroutine and returns its results.
 local function elsewhere(fn, ...)
   return coroutine.wrap(fn)(...)
 end
-
-before_each(function()
-  client = connect()
-end)
-
-after_each(clients.close_all)
 
 describe("the same owner", function()
   it("gets the same lock again and must unlock it as often", function()
@@ -186,4 +171,21 @@ describe("another owner of the same client", function()
     assert_fails("deadlock", client:lock "a")
     assert.equal(1, lock:count())
   end)
+end)
+
+-- Regression 011. Lua 5.1 and LuaJIT have no value for the main coroutine. With the option owner =
+-- "main", a caller there was taken for the main coroutine: it shared the holds of the main
+-- coroutine instead of waiting.
+it('the owner "main" does not share a hold of the main coroutine', function()
+  local child = proc.lua([[
+    local endpoint, prefix = ...
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    local lock = assert(client:lock "a")
+    print((select(3, client:try_lock("a", { owner = "main" }))))
+    print(lock:count())
+    client:close()
+  ]], suite.endpoints(), prefix)
+  child:expect "^locked$"
+  child:expect "^1$"
+  child:wait()
 end)

@@ -1,12 +1,6 @@
 -- Tests clients and queues with many locks, many waiters and many names.
 
 local core = require "etcdlock.core"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 
 -- The beginning of programs that wait for many locks at once through etcdlock.core, which can poll
 -- a wait without blocking. `wait_all` calls |on_held| for each lock as soon as it is granted.
@@ -34,7 +28,6 @@ local MANY = [[
 ]]
 
 -- The processes that a failed test leaves would slow down the next test.
-after_each(proc.destroy_children)
 
 describe("a client", function()
   it("needs structs of at most 1 KB for each lock that it holds", function()
@@ -244,5 +237,67 @@ describe("fifty locks", function()
     assert.same({ "50", "50" }, { acquired, watches })
     assert.equal("closed", (select(2, locks[1]:held())))
     assert.equal(0, (waiter:wait()))
+  end)
+end)
+
+-- Regression 016. If locks below the name of a free lock came and went all the time, try_lock of
+-- the free lock failed, because each of its reads found keys that were newer than the previous
+-- read.
+
+-- Takes and releases 150 locks below "jobs" without a pause.
+local BUSY = [[
+  local endpoint, prefix = ...
+  local cqueues = require "cqueues"
+  local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+  local controller = cqueues.new()
+  for i = 1, 150 do
+    controller:wrap(function()
+      while true do assert(client:lock("jobs/" .. i)):unlock() end
+    end)
+  end
+  controller:wrap(function()
+    while client:stats().acquired < 150 do cqueues.sleep(0.01) end
+    print "busy"
+  end)
+  assert(controller:loop())
+]]
+
+it("try_lock takes a free lock while 150 locks below it come and go", function()
+  local missing = loops.missing "cqueues"
+  if missing then return pending(missing) end
+  local child = proc.lua(BUSY, suite.endpoint(), prefix)
+  finally(function()
+    child:destroy()
+    clients.close_all()
+  end)
+  child:expect("^busy", 20)
+  local client = connect()
+  for _ = 1, 20 do
+    local lock = clients.keep(assert(client:try_lock "jobs"))
+    assert_fails("locked", client:try_lock("jobs", { owner = "another" }))
+    assert.is_true(lock:unlock())
+  end
+end)
+
+-- Regression 126. Each held lock took a third more memory on Lua's heap, because the table of its
+-- options had 18 fields. A Lua table with more than 16 fields has room for 32.
+describe("a held lock", function()
+  local COUNT = 200
+  -- Bytes. The tables of other Lua versions are larger.
+  local LIMIT = _VERSION == "Lua 5.4" and 1400 or rawget(_G, "jit") and 1650 or 2000
+
+  it("takes at most 1,400 bytes on the heap of Lua 5.4", function()
+    local client, locks = connect(), {}
+    for i = 1, COUNT do locks[i] = false end
+    assert(client:lock "warm"):unlock()
+    collectgarbage()
+    collectgarbage()
+    local before = collectgarbage "count"
+    for i = 1, COUNT do locks[i] = assert(client:lock("held/" .. i)) end
+    collectgarbage()
+    collectgarbage()
+    local bytes = (collectgarbage "count" - before) * 1024 / COUNT
+    assert.is_true(bytes <= LIMIT, bytes)
+    for i = 1, COUNT do assert(locks[i]:unlock()) end
   end)
 end)

@@ -1,22 +1,11 @@
 -- Tests the counters of client:stats, and how many requests each call sends.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-local wakings = require "spec.support.programs.wakings"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 -- A long lease: no keepalive is sent while a test counts.
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 300 }
-local client, other
+client_options { ttl = 300 }
 
 before_each(function()
-  client, other = connect(), connect { elsewhere = true }
   assert(client:lock "warm"):unlock() -- creates the lease
 end)
-
-after_each(clients.close_all)
 
 -- Calls |run| and returns by how much each counter has changed; omits those that have not.
 local function spent(run)

@@ -2,24 +2,12 @@
 -- reach etcd late.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local STATUS = rows.STATUS
-local connect = clients.connector { prefix = prefix, ttl = 60 }
-local server, client, other
+local STATUS = error_rows.STATUS
+scripted_client { ttl = 60 }
 
 before_each(function()
-  server = clients.scripted(etcd:endpoint())
-  client = connect { endpoints = server:endpoint() }
-  other = connect { endpoints = etcd:endpoint() }
   assert(client:lock "first"):unlock()
 end)
-
-after_each(clients.close_all)
 
 -- Waits until the server has received |count| transactions more than |before|.
 local function await_asked(before, count)
@@ -78,7 +66,7 @@ describe("a late enqueue of a failed acquisition", function()
   it("creates no key, because the client has ended the lease", function()
     server:answer("Txn", "late", STATUS.RESOURCE_EXHAUSTED,
       "etcdserver: mvcc: database space exceeded")
-    clients.assert_fails("no_space", client:lock "a")
+    assert_fails("no_space", client:lock "a")
     server:pass()
     wait.eventually(function() return #etcd:leases() == 0 end, 5, "the end of the lease")
     assert.equal(1, server:deliver "Txn")
@@ -206,4 +194,136 @@ describe("a semaphore with late answers", function()
     assert.is_true(asked:step():unlock())
     etcd:del(prefix .. "noise")
   end)
+end)
+
+-- Regression 015. Etcd applied an enqueue of unknown outcome more than 8 s later, when the client
+-- had stopped looking for the key. The key stayed in the queue for as long as the client lived, and
+-- blocked other clients.
+describe("keys of late enqueues", function()
+  local LATE = 9 -- seconds after which etcd applies the enqueues
+
+  before_each(function() scripted_client { ttl = 20 } end)
+
+  it("are removed while their client goes on", function()
+    local busy = assert(client:lock "busy")
+    local count = 50
+    -- This error leaves the outcome unknown, and the client does not repeat the request.
+    server:answer("Txn", "late", error_rows.STATUS.RESOURCE_EXHAUSTED,
+      "etcdserver: mvcc: database space exceeded")
+    for i = 1, count do
+      assert_fails("no_space", client:lock("late/" .. i))
+    end
+    server:pass()
+    local from = wait.now()
+    wait.eventually(function() return wait.now() > from + LATE end, LATE + 1)
+    assert.is_true(server:deliver "Txn" >= count)
+    assert.equal(count, #etcd:keys(prefix .. "late/"))
+    etcd:await_keys(prefix .. "late/", 0, 20)
+    assert.is_true(busy:check())
+  end)
+end)
+
+-- Regression 063. If etcd answered other requests but not the request of try_lock in time, try_lock
+-- returned "timeout", which is not one of its codes. If another owner of the client waited for etcd
+-- as well, try_lock returned "locked".
+describe("a try", function()
+  after_each(function()
+    server:pass()
+    etcd:del_all(prefix)
+  end)
+
+  -- Pings etcd with |client| until the pending lock |asked| is decided. Returns the results of
+  -- |asked|.
+  local function ended_beside_pings(asked)
+    local lock, message, code
+    wait.eventually(function()
+      assert(client:ping())
+      lock, message, code = asked:step()
+      return lock ~= false
+    end, 5, "the try ends")
+    return lock, message, code
+  end
+
+  local NO_ANSWER = 'lock "' .. prefix .. 'a" was not acquired within 2 s: no answer from etcd '
+
+  for _, mode in ipairs { "lock", "read_lock", "write_lock" } do
+    it('of ' .. mode .. ' is "unavailable" without an answer', function()
+      assert(client:lock "warm"):unlock()
+      server:hold_back "Txn"
+      local asked = assert(client[mode .. "_async"](client, "a", { timeout = 0 }))
+      local message = assert_fails("unavailable", ended_beside_pings(asked))
+      assert.matches(NO_ANSWER .. server.address, message, 1, true)
+      server:tell "Txn"
+      etcd:await_keys(prefix, 0, 10)
+    end)
+  end
+
+  it('is "unavailable" if the release before it has no answer', function()
+    local lock = clients.keep(assert(client:lock("a", { owner = "first" })))
+    clients.await_watched(client, lock)
+    server:hold_back "Txn"
+    assert.is_true(lock._core:release()) -- unlock would wait for the answer
+    clients.await_held(server, client)
+    local asked = assert(client:lock_async("a", { timeout = 0, owner = "second" }))
+    assert_fails("unavailable", ended_beside_pings(asked))
+    server:tell "Txn"
+    etcd:await_keys(prefix, 0, 10)
+  end)
+
+  it('is "unavailable" beside an owner that has no answer either', function()
+    assert(client:lock "warm"):unlock()
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    local first = assert(client:lock_async("a", { owner = "first" }))
+    wait.eventually(function() return client:stats().failed_attempts > 0 end, 5, "a failed attempt")
+    local message = assert_fails("unavailable", client:try_lock("a", { owner = "second" }))
+    assert.matches("no leader", message, 1, true)
+    server:pass()
+    local lock = clients.granted(first)
+    assert_fails("locked", client:try_lock("a", { owner = "second" }))
+    assert.is_true(lock:unlock())
+  end)
+
+  it('is "locked" behind an owner that waits for another client', function()
+    local lock = assert(other:lock "a")
+    local first = assert(client:lock_async("a", { owner = "first" }))
+    etcd:await_keys(prefix, 2)
+    clients.assert_wait(first)
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    assert_fails("locked", client:try_lock("a", { owner = "second" }))
+    server:pass()
+    assert.is_true(lock:unlock())
+    assert.is_true(clients.granted(first):unlock())
+  end)
+end)
+
+-- Regression 137. A client took its lingering lock again and again without a request, and noticed
+-- another client only by a watch. If the watch was silent, the other client waited until its
+-- timeout.
+describe("a lock that lingers", function()
+  local TTL = 5
+
+  before_each(function() scripted_client { ttl = TTL } end)
+
+  after_each(function() etcd:del_all(prefix) end)
+
+  for _, mode in ipairs { "lock", "write_lock" } do
+    it("passes to another client within TTL / 3 + 1 s, " .. mode,
+      function()
+        server:hold_back("Watch", 100)
+        assert(client[mode](client, "a", { linger = 60 })):unlock()
+        local pending = assert(other:lock_async("a", { timeout = 60 }))
+        local from, taken, lock = wait.now(), 0, nil
+        while not lock and wait.now() - from < 4 * TTL do
+          local again = client["try_" .. mode](client, "a", { linger = 60 })
+          if again then
+            taken = taken + 1
+            assert(again:unlock())
+          end
+          lock = pending:step()
+        end
+        assert.is_truthy(lock, ("taken %d times"):format(taken))
+        assert.is_true(wait.now() - from < TTL / 3 + 1 + wait.SLACK)
+        clients.keep(lock)
+      end)
+  end
 end)

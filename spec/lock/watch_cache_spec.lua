@@ -1,23 +1,15 @@
 -- Tests the watch cache: a client that waits for the same predecessor again uses the watch of its
 -- last wait.
 
-local clients = require "spec.support.harness.clients"
 local cqueues = require "cqueues"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
 -- A waiter that misses a deletion finds it only by its read after a minute.
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
+client_options { ttl = 60 }
 local holder, waiter
 
 before_each(function()
   holder, waiter = connect(), connect { elsewhere = true }
 end)
-
-after_each(clients.close_all)
 
 -- Lets |client| wait for lock |name| of |from|, acquire it and release it. Returns true if the hold
 -- may have been so long that |client| watched its own key, too.
@@ -33,7 +25,7 @@ end
 
 describe("a cached watch", function()
   it("serves the next wait for the same key", function()
-    local server = clients.scripted(etcd:endpoint())
+    local server = clients.scripted()
     waiter = connect { endpoints = server:endpoint() }
     -- Asserts that a wait for |name| starts |count| watches, or one more, of the client's own key.
     local function assert_begins(count, name)
@@ -49,12 +41,12 @@ describe("a cached watch", function()
   end)
 
   it("reports a deletion to the next wait, also after its stream broke", function()
-    local server = clients.scripted(etcd:endpoint())
+    local server = clients.scripted()
     waiter = connect { endpoints = server:endpoint() }
     for round = 1, 10 do
       pass("a", holder, waiter)
       local held = assert(holder:lock "a")
-      server:interrupt("Watch", rows.STATUS.UNAVAILABLE, "broken")
+      server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, "broken")
       local asked = assert(waiter:lock_async("a", { owner = {} }))
       if round % 2 == 0 then
         etcd:await_keys(prefix .. "a/", 2)

@@ -1,23 +1,8 @@
 -- Tests calls that run a function under a lock: client:with_lock, client:wrap, etcdlock.with_lock.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, assert_ran = clients.assert_fails, clients.assert_ran
-local client, other
 
 local function never() error "was run" end
-
-before_each(function()
-  client, other = connect(), connect { elsewhere = true }
-end)
-
-after_each(clients.close_all)
 
 describe("with_lock", function()
   it("runs the function while the lock is held, and releases the lock", function()

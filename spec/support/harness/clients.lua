@@ -3,6 +3,7 @@
 local Scripted = require "spec.support.servers.scripted"
 local assert = require "luassert"
 local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
@@ -22,13 +23,19 @@ function M.with(defaults, changes)
 end
 
 -- Returns the function connect(changes), which connects a client with the options |defaults| (a
--- table, or a function that returns one) and |changes|. close_all closes these clients. With
+-- table, or a function that returns one) and |changes|. close_all closes these clients. Without
+-- |endpoints| it is a client of the suite's etcd, without |prefix| its keys are those of the spec
+-- file, and without |ttl| its lease lives longer than a busy machine may stand still. With
 -- |changes.elsewhere| the client counts as a client of another process: deadlock detection ignores
--- it. Without |ttl| its lease lives longer than a busy machine may stand still.
+-- it.
 function M.connector(defaults)
   return function(changes)
-    local opts = type(defaults) == "function" and defaults() or defaults
-    opts = M.with(M.with({ ttl = wait.ttl(30) }, opts), changes)
+    local opts = M.with({ ttl = wait.ttl(30), prefix = suite.prefix() },
+      type(defaults) == "function" and defaults() or defaults)
+    if opts.endpoints == nil and (changes or {}).endpoints == nil then
+      opts.endpoints = suite.endpoints()
+    end
+    opts = M.with(opts, changes)
     local is_elsewhere = opts.elsewhere
     opts.elsewhere = nil
     local client = assert(etcdlock.connect(opts))
@@ -174,17 +181,18 @@ function M.modes_held(client, name)
   return modes
 end
 
--- Starts a server of scripted.lua in front of the etcd at |endpoint| and returns it. close_all
--- stops it after the clients, so that they can revoke their leases.
+-- Starts a server of scripted.lua in front of the etcd at |endpoint| (the suite's) and returns it.
+-- close_all stops it after the clients, so that they can revoke their leases.
 function M.scripted(endpoint)
-  servers[#servers + 1] = Scripted.start(endpoint)
+  servers[#servers + 1] = Scripted.start(endpoint or suite.endpoint())
   return servers[#servers]
 end
 
--- Returns a scripted server in front of the etcd at |endpoint|, and a client of this server with
+-- Returns a scripted server in front of the suite's etcd, and a client of this server with
 -- |options|.
-function M.through_scripted(endpoint, options)
-  local server = M.scripted(endpoint)
+function M.through_scripted(options, more)
+  if type(options) == "string" then options = more end -- TODO
+  local server = M.scripted()
   return server, M.connector(options) { endpoints = server:endpoint() }
 end
 
@@ -203,14 +211,19 @@ function M.assert_nothing_left(etcd, prefix, use)
   end, 5, "close ends within 0.5 s")
 end
 
--- Closes the clients and stops the scripted servers; for after_each.
-function M.close_all()
+-- Returns how many clients and scripted servers are open, for close_all.
+function M.open()
+  return { clients = #open, servers = #servers }
+end
+
+-- Closes the clients and stops the scripted servers, except those that |spared| counts (nil: none).
+function M.close_all(spared)
   kept = {}
-  for i = #open, 1, -1 do
+  for i = #open, 1 + (spared and spared.clients or 0), -1 do
     open[i]:close()
     open[i] = nil
   end
-  for i = #servers, 1, -1 do
+  for i = #servers, 1 + (spared and spared.servers or 0), -1 do
     servers[i]:stop()
     servers[i] = nil
   end

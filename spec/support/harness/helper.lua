@@ -1,7 +1,8 @@
--- Loaded by busted before the specs. Checks after each spec file that it has left no key, lease,
--- thread or descriptor. Stops all servers and processes at the end of the run.
+-- Loaded by busted before the specs. Installs the fixture. Checks after each spec file that it has
+-- left no key, lease, thread or descriptor. Stops all servers and processes at the end of the run.
 
 local busted = require "busted"
+local fixture = require "spec.support.harness.fixture"
 local matrix = require "spec.support.harness.matrix"
 local leaks = require "spec.support.harness.leaks"
 local suite = require "spec.support.harness.suite"
@@ -13,6 +14,8 @@ io.stdout:write(matrix.describe() .. "\n")
 matrix.export(matrix.variables())
 -- gRPC core keeps one eventpoll and one eventfd for the life of the process.
 require("etcdlock.core").connect({ endpoints = { "127.0.0.1:1" }, ttl = 2 }):close(0.1)
+
+fixture.install()
 
 local before
 
@@ -27,12 +30,16 @@ busted.subscribe({ "file", "start" }, function(file)
     }, { __call = skip })
   end
   suite.begin_file(file.name)
+  fixture.begin_file(file)
   before = leaks.snapshot()
   return nil, true
 end)
 
 busted.subscribe({ "file", "end" }, function(file)
-  local ok, failure = pcall(suite.end_file, file.name, before)
+  local ok, failure = pcall(function()
+    fixture.end_file()
+    suite.end_file(before)
+  end)
   if not ok then
     busted.publish({ "error", "file" }, file, nil, failure, {})
   end

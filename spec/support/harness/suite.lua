@@ -10,7 +10,7 @@ local proc = require "spec.support.programs.proc"
 
 local M = {}
 
-local shared, certs
+local shared, certs, prefix
 
 -- Starts an etcd of the current configuration for a spec that needs its own, and returns it. A
 -- client of this etcd needs only the option endpoints, because the environment provides the other
@@ -58,28 +58,25 @@ function M.variables()
   return matrix.variables(M.endpoints())
 end
 
-local function prefix_of(file)
-  return matrix.place(file) .. "/"
-end
-
--- Returns the prefix for the keys of the calling spec file.
+-- Returns the prefix for the keys of the present spec file.
 function M.prefix()
-  return prefix_of((debug.getinfo(2, "S").source:gsub("^@", ""))) -- short_src is cut
+  return prefix
 end
 
 -- Called before each spec file: in a secure configuration, lets the user access the file's keys.
 function M.begin_file(file)
-  Etcd.allow_all(prefix_of(file))
+  prefix = matrix.place(file) .. "/"
+  Etcd.allow_all(prefix)
 end
 
 -- Called after each spec file: stops the processes and servers that it has left. Then fails if its
 -- nginx logged errors, or if keys, leases, threads or descriptors are left since the snapshot
 -- |before|.
-function M.end_file(file, before)
+function M.end_file(before)
   proc.destroy_children()
   local errors = Nginx.stop_all()
   Etcd.stop_all(shared)
-  leaks.assert_none_left(before, shared, prefix_of(file))
+  leaks.assert_none_left(before, shared, prefix)
   if errors[1] then error(#errors .. " errors in nginx's log: " .. errors[1], 0) end
 end
 

@@ -15,11 +15,16 @@ function M.directory(parent)
   return path
 end
 
--- Removes the directories; for after_each.
-function M.remove_all()
-  for i, path in ipairs(directories) do
+-- Returns how many directories there are, for remove_all.
+function M.open()
+  return #directories
+end
+
+-- Removes the directories, except the first |spared| (0).
+function M.remove_all(spared)
+  for i = #directories, 1 + (spared or 0), -1 do
+    proc.run { "rm", "-rf", directories[i] }
     directories[i] = nil
-    proc.run { "rm", "-rf", path }
   end
 end
 

@@ -7,9 +7,9 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- Sets: `running` are the processes that have not ended; `children` are the children for which
--- Child:wait has not returned.
-local running, children = {}, {}
+-- `running` is the set of the processes that have not ended. `children` are the children for which
+-- Child:wait has not returned, each with its number; `last` is the number of the last child.
+local running, children, last = {}, {}, 0
 
 -- ---- spawning ---------------------------------------------------------------
 
@@ -163,7 +163,8 @@ function M.talk(argv, env)
   child.pid = child.process.pid
   child.out.start()
   child.err.start()
-  children[child] = true
+  last = last + 1
+  children[child] = last
   return child
 end
 
@@ -250,9 +251,16 @@ end
 
 -- ---- shutdown ---------------------------------------------------------------
 
--- Destroys the children that failed specs have not destroyed.
-function M.destroy_children()
-  for child in pairs(children) do child:destroy() end
+-- Returns the number of the last child, for destroy_children.
+function M.open()
+  return last
+end
+
+-- Destroys the children that still run, except those up to number |spared| (0).
+function M.destroy_children(spared)
+  for child, number in pairs(children) do
+    if number > (spared or 0) then child:destroy() end
+  end
 end
 
 -- Kills all processes, closes all luv handles and runs the loop until they are closed: the Lua

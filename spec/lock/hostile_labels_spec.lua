@@ -1,15 +1,8 @@
--- Text that other clients wrote into their keys broke the tools for such clients. Names of 1.4 MB,
--- or names that the user may not read, made queue, queues and break_lock fail. An infinite
--- lock_delay made "ls --json" raise an error.
+-- Tests entries whose text is written by hostile clients.
 
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
-
+-- Regression 085. Text that other clients wrote into their keys broke the tools for such clients.
+-- Names of 1.4 MB, or names that the user may not read, made queue, queues and break_lock fail. An
+-- infinite lock_delay made "ls --json" raise an error.
 after_each(function()
   clients.close_all()
   etcd:del_all(prefix)
@@ -57,7 +50,7 @@ local INVALID = {
   ["a time in the far future"] = '{"host":"h","pid":1e300,"since":9007199254740992}',
 }
 
-describe("regression 085: a key that contains", function()
+describe("a key that contains", function()
   for what, says in pairs(INVALID) do
     it(what .. " does not break queue, queues, ls, doctor and break", function()
       local client = connect()
@@ -73,17 +66,18 @@ describe("regression 085: a key that contains", function()
   end
 end)
 
-it("regression 140: break removes an entry whose label names a key that does not exist", function()
+-- Regression 140. An entry whose label named a key that does not exist could not be removed.
+it("break removes an entry whose label names a key that does not exist", function()
   local client = connect()
   etcd:put_entry(KEY, label('"first":"' .. prefix .. 'missing"'))
   local entry = assert(client:queue "order")[1]
   assert.is_nil(entry.held)
-  clients.assert_fails("locked", client:try_lock "order")
+  assert_fails("locked", client:try_lock "order")
   assert.is_true(client:break_lock("order", entry.token))
   assert.is_true(assert(client:try_lock "order"):unlock())
 end)
 
-describe("regression 085: a key of 1.4 MB", function()
+describe("a key of 1.4 MB", function()
   it("is no entry, and does not break queues and ls", function()
     local client = connect()
     local lock = assert(client:lock "order")
@@ -95,7 +89,7 @@ describe("regression 085: a key of 1.4 MB", function()
   end)
 end)
 
-describe("regression 085: a multi-lock with names that the user may not read", function()
+describe("a multi-lock with names that the user may not read", function()
   local secure
   setup(function() secure = secured.start(prefix) end)
   teardown(function() secure:stop() end)
@@ -110,7 +104,7 @@ describe("regression 085: a multi-lock with names that the user may not read", f
       local entry = assert(client:queue "order")[1]
       assert.is_nil(entry.held)
       assert.same({ entry }, assert(client:queues())[1].entries)
-      clients.assert_fails("locked", client:try_lock "order")
+      assert_fails("locked", client:try_lock "order")
       assert.is_true(client:break_lock("order", entry.token))
       assert.is_true(assert(client:try_lock "order"):unlock())
     end
@@ -134,7 +128,7 @@ describe("regression 085: a multi-lock with names that the user may not read", f
   end)
 end)
 
-describe("regression 085: a multi-lock with 1,100 other keys below one of its names", function()
+describe("a multi-lock with 1,100 other keys below one of its names", function()
   it("is listed as holder if they are younger, and without held if they are older", function()
     local client, other = connect(), connect { elsewhere = true }
     local function assert_held(held, name)

@@ -1,15 +1,10 @@
--- Any key below a lock's name that ended in hex digits was taken for an entry. So user data such as
--- "order/1001" blocked the lock "order" forever, break_lock deleted it, and an election reported it
--- as its leader. Now an entry must be attached to the lease that its name contains.
+-- Tests keys and values below the name of a lock that are not those of the lock.
 
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 30 }
+-- Regression 069. Any key below a lock's name that ended in hex digits was taken for an entry. So
+-- user data such as "order/1001" blocked the lock "order" forever, break_lock deleted it, and an
+-- election reported it as its leader. Now an entry must be attached to the lease that its name
+-- contains.
 local assert_fails, granted, keep = clients.assert_fails, clients.granted, clients.keep
-local client, other
 
 -- User data: keys below the name "order".
 local DATA = {
@@ -18,10 +13,6 @@ local DATA = {
 }
 -- A lock that is not free within this time is blocked.
 local SOON = { timeout = 5 }
-
-before_each(function()
-  client, other = connect(), connect { elsewhere = true }
-end)
 
 after_each(function()
   clients.close_all()
@@ -53,7 +44,7 @@ local function with_data(check)
   end
 end
 
-describe("regression 069: user data below a lock's name", function()
+describe("user data below a lock's name", function()
   it("does not block lock, try_lock, read_lock, write_lock and multi_lock", function()
     with_data(function()
       assert.is_true(assert(client:lock("order", SOON)):unlock())
@@ -169,7 +160,7 @@ describe("regression 069: user data below a lock's name", function()
   end)
 end)
 
-describe("regression 069: an entry that somebody overwrote with another lease or none", function()
+describe("an entry that somebody overwrote with another lease or none", function()
   -- Calls |check| twice with a function that overwrites a key: first without a lease, then with
   -- another lease.
   local function with_overwrite(check)
@@ -222,7 +213,7 @@ describe("regression 069: an entry that somebody overwrote with another lease or
 
   -- Returns a client whose watches get no answer: it learns of the key only by its requests.
   local function unwatched()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     local deaf = connect { endpoints = server:endpoint() }
     assert(deaf:lock "first"):unlock()
     server:answer("Watch", "never", 14, "")
@@ -256,7 +247,7 @@ describe("regression 069: an entry that somebody overwrote with another lease or
   end)
 
   it('is told "replaced" to its holder by the next read of the key, without a watch', function()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
     assert(deaf:lock "first"):unlock()
     server:answer("Watch", "never", 14, "")
@@ -275,4 +266,79 @@ describe("regression 069: an entry that somebody overwrote with another lease or
       assert.same({}, etcd:keys(prefix .. "order/"))
     end)
   end)
+end)
+
+-- Regression 131. Since etcd 3.7 omits the lease of a key that is read without its value, the
+-- client reads the values of a queue, too. An answer with many large values exceeds the size limit
+-- of a message (32 MiB). Then the client must read the queue in smaller parts.
+local MEGABYTE = ("x"):rep(1000 * 1000)
+-- So many keys of one megabyte do not fit into one answer.
+local KEYS = 40
+
+describe("a queue whose values exceed the size of a message", function()
+  it("is read in parts by lock, try_lock, write_lock, multi_lock and queues", function()
+    for i = 1, KEYS do etcd:put(("%sdata/%x"):format(prefix, i), MEGABYTE) end
+    local client = connect()
+    assert.is_true(assert(client:lock("data", SOON)):unlock())
+    assert.is_true(assert(client:try_lock "data"):unlock())
+    assert.is_true(assert(client:write_lock("data", SOON)):unlock())
+    assert.is_true(assert(client:multi_lock({ "data", "other" }, SOON)):unlock())
+    assert.is_true(assert(client:lock("other", SOON)):unlock())
+    assert.same({}, client:queues())
+  end)
+
+  it("does not make tries fail that leave in one batch", function()
+    local client, pending = connect(), {}
+    for i = 1, KEYS do etcd:put(("%smany/%d/data"):format(prefix, i), MEGABYTE) end
+    assert(client:lock "warm"):unlock()
+    for i = 1, KEYS do
+      pending[i] = assert(client:lock_async("many/" .. i, { timeout = 0, owner = i }))
+    end
+    for i = 1, KEYS do
+      local lock, message
+      wait.eventually(function()
+        lock, message = pending[i]:step()
+        return lock ~= false
+      end, 10, "an outcome")
+      assert.is_truthy(lock, message)
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("is counted in parts by a waiter for a permit", function()
+    for i = 1, KEYS do
+      local lease = etcd:grant(600)
+      etcd:put(("%spool/permit/%s.1"):format(prefix, lease), MEGABYTE, lease)
+      if i == 1 then etcd:put(prefix .. "pool/first", lease) end
+    end
+    local client = connect()
+    local more = assert(client:semaphore("pool", KEYS + 1))
+    assert.is_true(assert(more:lock(SOON)):unlock())
+    assert.is_true(assert(more:try_lock()):unlock())
+    local same = assert(client:semaphore("pool", KEYS))
+    assert_fails("locked", same:try_lock())
+    local pending = assert(same:lock_async { timeout = 30 })
+    etcd:await_keys(prefix .. "pool/", KEYS + 2)
+    assert.is_false((pending:step()))
+    etcd:revoke((etcd:get(prefix .. "pool/first")))
+    assert.is_true(granted(pending):unlock())
+  end)
+end)
+
+-- Regression 146. A second try that had to read in parts could put its key while another key
+-- disappeared. The client then took the number of keys for a sign that etcd had omitted some.
+it("a try is not disturbed by keys that come and go", function()
+  for i = 1, 2 do etcd:put(("%sbusy/data%d"):format(prefix, i), MEGABYTE:sub(1, 300000)) end
+  local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 30 }
+  remote.ask(child, "semaphore = client:semaphore('busy', 5)")
+  local client = connect()
+  for _ = 1, 20 do
+    remote.send(child, "for _ = 1, 10 do assert(semaphore:lock()):unlock() end")
+    for _ = 1, 10 do
+      local lock, message, code = client:try_write_lock "busy"
+      if lock then lock:unlock() else assert.equal("locked", code, message) end
+    end
+    remote.answer_of(child)
+  end
+  remote.ask(child, "client:close()")
 end)

@@ -1,38 +1,26 @@
--- close revoked the lease of a lost hold, so the next owner got the lock before the lock delay was
--- over. A keepalive during the lock delay did the same if its answer had TTL 0. A deposed leader of
--- etcd may send such an answer while the lease lives.
+-- Tests the lease of a lost hold, and the loss of a lease with many holds.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local protobuf = require "spec.support.servers.protobuf"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
+-- Regression 064. Close revoked the lease of a lost hold, so the next owner got the lock before the
+-- lock delay was over. A keepalive during the lock delay did the same if its answer had TTL 0. A
+-- deposed leader of etcd may send such an answer while the lease lives.
 local TTL, DELAY = 2, 5 -- seconds
-local server, client, other
+local other
 
-before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), {
-    prefix = prefix, ttl = TTL, lock_delay = DELAY,
-  })
-  other = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 30 }
-    { elsewhere = true }
-end)
+scripted_client { ttl = TTL, lock_delay = DELAY }
+
+before_each(function() other = connect { elsewhere = true, ttl = 30, lock_delay = false } end)
 
 after_each(function()
   clients.close_all()
-  proc.destroy_children()
   etcd:revoke_all()
   etcd:del_all(prefix)
 end)
 
 -- Makes all keepalives fail until server:pass.
 local function stop_keepalives()
-  server:answer("LeaseKeepAlive", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
-  server:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  server:answer("LeaseKeepAlive", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  server:interrupt("LeaseKeepAlive", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
 end
 
 -- Takes the lock "a" and loses it because no keepalive is answered. Returns the time before which
@@ -62,7 +50,7 @@ local function close_in_time()
   assert.is_true(took < 0.5 + wait.SLACK, "close took " .. took)
 end
 
-it("regression 064: close during the lock delay of a lost hold keeps its lease", function()
+it("close during the lock delay of a lost hold keeps its lease", function()
   local over = lose()
   local asked = assert(other:lock_async "a")
   server:pass()
@@ -70,7 +58,7 @@ it("regression 064: close during the lock delay of a lost hold keeps its lease",
   assert_granted_after(over, asked)
 end)
 
-it("regression 064: close during a lock delay releases other locks and waits at once", function()
+it("close during a lock delay releases other locks and waits at once", function()
   local blocked = assert(other:lock "c")
   local over = lose()
   server:pass()
@@ -89,7 +77,7 @@ it("regression 064: close during a lock delay releases other locks and waits at 
   assert_granted_after(over, asked[1])
 end)
 
-it("regression 064: close after the lock delay of a lost hold revokes the lease", function()
+it("close after the lock delay of a lost hold revokes the lease", function()
   local over = lose()
   server:pass()
   wait.eventually(function() return wait.now() > over + 0.5 end, DELAY + 1, "the end of the delay")
@@ -101,7 +89,7 @@ it("regression 064: close after the lock delay of a lost hold revokes the lease"
   end)
 end)
 
-it("regression 064: a process that ends after a lost hold leaves the lock delay", function()
+it("a process that ends after a lost hold leaves the lock delay", function()
   local child = proc.lua([[
     local endpoint, prefix, ttl, delay = ...
     local client = assert(require("etcdlock").connect {
@@ -127,11 +115,67 @@ it("regression 064: a process that ends after a lost hold leaves the lock delay"
   assert_granted_after(over, asked)
 end)
 
-it("regression 064: a false TTL of 0 during the lock delay does not revoke the lease", function()
+it("a false TTL of 0 during the lock delay does not revoke the lease", function()
   local over = lose()
   local asked = assert(other:lock_async "a")
   server:extend("LeaseKeepAlive", protobuf.number(3, 0), 1)
   wait.eventually(function() return client:lease() == nil end, 5, "the end of the session")
   clients.assert_wait(asked)
   assert_granted_after(over, asked)
+end)
+
+-- Regression 089. When a lease ended in etcd, or another cluster answered, the holds of a client
+-- ended one after the other. For a moment, some were still "held" while others were already "lost".
+describe("all holds of a client are lost at once", function()
+  local COUNT = 1000
+
+  -- Lets |client| take COUNT locks, and returns them.
+  local function take_many(client)
+    local locks = {}
+    for i = 1, COUNT do
+      locks[i] = assert(client:lock_async("a" .. i, { owner = i, timeout = 60 }))
+    end
+    for i = 1, COUNT do locks[i] = clients.granted(locks[i]) end
+    return locks
+  end
+
+  -- Checks the locks again and again until one is lost. Returns how many locks that were checked
+  -- after this one were still held, and the reasons of the losses.
+  local function held_after_a_loss(locks)
+    local held, is_lost, reasons = 0, false, {}
+    local ends = wait.now() + 30
+    repeat
+      for _, lock in ipairs(locks) do
+        local is_held = lock._core:left() ~= nil
+        is_lost = is_lost or not is_held
+        held = held + (is_lost and is_held and 1 or 0)
+      end
+    until is_lost or wait.now() > ends
+    for _, lock in ipairs(locks) do reasons[lock:wait_lost(0) or "held"] = true end
+    return held, reasons
+  end
+
+  it("if their lease ends in etcd", function()
+    scripted_client { ttl = 6 }
+    local locks = take_many(client)
+    -- Five answers are changed, because the client ignores an answer that is late.
+    server:extend("LeaseKeepAlive", protobuf.number(3, 0), 5)
+    local held, reasons = held_after_a_loss(locks)
+    assert.same({ 0, { revoked = true } }, { held, reasons })
+  end)
+
+  it("if another cluster answers", function()
+    local etcd = Etcd.start()
+    finally(function() etcd:stop() end)
+    local client = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 60 } {}
+    local locks = take_many(client)
+    etcd:wipe(true)
+    local asked = client._core:txn()
+    asked:get "x"
+    assert(asked:start(30))
+    local held, reasons = held_after_a_loss(locks)
+    assert.same({ 0, { cluster_changed = true } }, { held, reasons })
+    assert_fails("lost", locks[1]:put("x", "1"))
+    assert_fails("lost", locks[COUNT]:check())
+  end)
 end)

@@ -1,30 +1,20 @@
--- A program took a failed lock:get for a missing key, and a guarded write then replaced the value
--- that it had not read: a balance of 5000 became 90 in an outage of 6 s. In the successful case the
--- second result of lock:get became the base of tonumber.
+-- Tests guarded writes of keys whose last read has failed.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local documents = require "spec.support.harness.documents"
-local error_rows = require "spec.support.harness.error_rows"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
+-- Regression 133. A program took a failed lock:get for a missing key, and a guarded write then
+-- replaced the value that it had not read: a balance of 5000 became 90 in an outage of 6 s. In the
+-- successful case the second result of lock:get became the base of tonumber.
 local KEY, OTHER = prefix .. "data/anna", prefix .. "data/ben"
-local assert_fails = clients.assert_fails
-local server, client, lock
+local lock
 
 before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 5 })
+  scripted_client { ttl = 5 }
   lock = clients.keep(assert(client:lock "a"))
   etcd:put(KEY, "5000")
 end)
 
 after_each(function()
   server:pass()
-  clients.close_all()
-  temporary.remove_all()
   etcd:del_all ""
 end)
 
@@ -34,7 +24,7 @@ local function fail_next()
   server:answer("Txn", "before", status, "etcdserver: permission denied", 1)
 end
 
-describe("regression 133: after a failed lock:get", function()
+describe("after a failed lock:get", function()
   it('a write of the key fails with "unread" until the key is read', function()
     fail_next()
     assert_fails("denied", lock:get(KEY))
@@ -70,7 +60,7 @@ describe("regression 133: after a failed lock:get", function()
   end)
 end)
 
-it("regression 133: lock:get has one result on success, and a default for a missing key", function()
+it("lock:get has one result on success, and a default for a missing key", function()
   assert.equal(1, select("#", lock:get(KEY)))
   assert.equal(5000, tonumber(lock:get(KEY)))
   assert.equal("5000", lock:get(KEY, "100"))
@@ -106,7 +96,7 @@ local function reads_first(block)
   return read and write and read < write
 end
 
-describe("regression 133: the documents' Lua does not write what it failed to read", function()
+describe("the documents' Lua does not write what it failed to read", function()
   for _, block in ipairs(documents.blocks "lua") do
     if reads_first(block) then
       it(block.place, function()

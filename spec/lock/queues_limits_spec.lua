@@ -1,23 +1,15 @@
--- queues reads one revision of etcd in pages. If etcd compacted this revision meanwhile, queues
--- failed with "invalid". Besides, queues had no time limit: each of its requests had the usual 5 s.
+-- Tests the time limit of queues, and its retries.
 -- Needs: one plain member.
 
-local Swallow = require "spec.support.servers.swallow"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+-- Regression 087. Queues reads one revision of etcd in pages. If etcd compacted this revision
+-- meanwhile, queues failed with "invalid". Besides, queues had no time limit: each of its requests
+-- had the usual 5 s.
 local keep = clients.keep
 
 -- Seconds: the limit of a call without a timeout, and a reserve for a busy machine.
 local LIMIT = 5.75
 
-after_each(function()
-  clients.close_all()
-  etcd:del_all(prefix)
-end)
+after_each(function() etcd:del_all(prefix) end)
 
 -- Makes etcd compact up to its last revision before each request of |client| from number |from| to
 -- number |to|.
@@ -34,9 +26,8 @@ local function compact_before(client, from, to)
   end
 end
 
-describe("regression 087: if etcd compacts while it is read,", function()
+describe("if etcd compacts while it is read,", function()
   it("queues reads again", function()
-    local client = connect()
     local lock = keep(assert(client:lock "a"))
     compact_before(client, 2, 10)
     local found = assert(client:queues())
@@ -44,7 +35,6 @@ describe("regression 087: if etcd compacts while it is read,", function()
   end)
 
   it("queue and break_lock read a multi-lock again", function()
-    local client, other = connect(), connect { elsewhere = true }
     local lock = keep(assert(client:multi_lock { "a", "b" }))
     compact_before(other, 2, 4)
     assert.is_true(assert(other:queue "b")[1].held)
@@ -54,16 +44,15 @@ describe("regression 087: if etcd compacts while it is read,", function()
   end)
 
   it('queues fails with "unavailable" within its limit if it never succeeds', function()
-    local client = connect()
     keep(assert(client:lock "a"))
     compact_before(client, 2, math.huge)
     local from = wait.now()
-    clients.assert_fails("unavailable", client:queues())
+    assert_fails("unavailable", client:queues())
     assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
   end)
 end)
 
-describe("regression 087: over a slow connection,", function()
+describe("over a slow connection,", function()
   local proxy
   before_each(function() proxy = Swallow.start(etcd:endpoint()) end)
   after_each(function() proxy:stop() end)
@@ -74,7 +63,7 @@ describe("regression 087: over a slow connection,", function()
     assert.equal(40, #assert(slow:queues()))
     proxy:slow(0.3)
     local from = wait.now()
-    clients.assert_fails("unavailable", slow:queues())
+    assert_fails("unavailable", slow:queues())
     assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
   end)
 end)

@@ -1,22 +1,14 @@
--- A process had two clients. Inside with_lock of the first client, it called the second client for
--- the same lock. The call blocked the process forever.
+-- Tests a lock call that would wait for a lock of its own process.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
+-- Regression 042. A process had two clients. Inside with_lock of the first client, it called the
+-- second client for the same lock. The call blocked the process forever.
 local client, other
 
 before_each(function()
   client, other = connect(), connect()
 end)
 
-after_each(clients.close_all)
-
-describe("regression 042: a second client of the process", function()
+describe("a second client of the process", function()
   it("gets deadlock at once for a lock of the first client", function()
     local from = wait.now()
     local ok, message, code = client:with_lock("a", function(lock)

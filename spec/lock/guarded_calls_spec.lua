@@ -1,0 +1,193 @@
+-- Tests guarded calls whose hold ends before they are answered.
+
+-- Regression 049. A coroutine released a lock while another one waited for the answer to a guarded
+-- call. Then three results were wrong. A read that etcd answered during the next owner's hold
+-- returned a value. A write that etcd applied during its own hold was reported as failed. A late
+-- read was reported as a loss, although no hold was lost.
+local cqueues = require "cqueues"
+
+local KEY = prefix .. "x"
+
+scripted_client { ttl = 60, handoff_time = 60 }
+
+after_each(function() etcd:del_all(prefix) end)
+
+-- Runs |fn|(go) in an event loop; go(other) starts another coroutine.
+local function run(fn)
+  local loop = cqueues.new()
+  loop:wrap(fn, function(other) loop:wrap(other) end)
+  assert(loop:loop())
+end
+
+local function until_true(condition)
+  while not condition() do cqueues.sleep(0.001) end
+end
+
+it("a get answered after a handoff to another owner returns not_held", function()
+  local token, code
+  run(function(go)
+    local first = assert(client:lock "a")
+    go(function()
+      local second = assert(client:lock "a")
+      token = second:token()
+      server:tell "Txn"
+    end)
+    until_true(function() return client:stats().waiting == 1 end)
+    clients.await_watched(client, first)
+    server:hold_back("Txn", -1) -- -1: also the answers to retries
+    go(function() code = select(3, first:get(KEY)) end)
+    until_true(function() return server:held "Txn" > 0 end)
+    assert(first:unlock())
+    until_true(function() return token end)
+    assert.equal(first:token(), token)
+  end)
+  assert.equal("not_held", code)
+end)
+
+-- Sends a read and blocks until it is answered. Earlier answers have then arrived, too, but no
+-- other coroutine has run to receive them.
+local function ask_at_once()
+  local txn = client._core:txn()
+  txn:get(KEY)
+  assert(txn:start(5))
+  assert(txn:wait(5))
+end
+
+local WRITES = {
+  put = function(lock) return lock:put(KEY, "1") end,
+  txn = function(lock) return lock:txn { { "get", KEY }, { "put", KEY, "1" } } end,
+}
+
+for name, write in pairs(WRITES) do
+  it(name .. " succeeds if unlock follows its answer at once", function()
+    local ok, message
+    run(function(go)
+      local lock = assert(client:lock("a", { linger = 60 }))
+      clients.await_watched(client, lock) -- the client then sends nothing by itself
+      server:hold_back "Txn"
+      go(function() ok, message = write(lock) end)
+      until_true(function() return server:held "Txn" == 1 end)
+      server:tell "Txn"
+      ask_at_once()
+      assert(lock:unlock())
+    end)
+    assert.truthy(ok, message)
+  end)
+end
+
+it("a get concurrent with unlock counts no loss", function()
+  local answers = {}
+  etcd:put(KEY, "1")
+  run(function(go)
+    for i = 1, 5 do
+      local lock = assert(client:lock("a" .. i))
+      server:delay "Txn" -- so that the client sends the read again
+      local calls = server:calls "Txn"
+      go(function()
+        local value, _, code = lock:get(KEY)
+        answers[i] = value or code
+      end)
+      until_true(function() return server:calls "Txn" > calls end)
+      assert(lock:unlock())
+    end
+  end)
+  for i = 1, 5 do
+    -- The answer may have come before the release.
+    assert.is_true(answers[i] == "not_held" or answers[i] == "1", answers[i])
+  end
+  assert.equal(0, client:stats().lost)
+end)
+
+-- Regression 050. If a read was answered after its hold had ended, it failed with the code "lost"
+-- and the message "key is gone", whatever had ended the hold.
+describe("a late get", function()
+  -- For each way to end a hold: the code that reports it, and a function that ends the hold of
+  -- |lock|.
+  local ENDS = {
+    ["max_hold"] = { "lost", function(lock)
+      assert(lock:expire(0.001))
+      assert.equal("max_hold", lock:wait_lost(5))
+    end },
+    -- The nginx binding makes this call when a request ends.
+    ["the end of its nginx request"] = { "not_held", function(lock) lock._core:outlive() end },
+  }
+
+  before_each(function() etcd:put(KEY, "1") end)
+  for what, row in pairs(ENDS) do
+    it("returns the code for the end of its hold: " .. what, function()
+      local code, end_hold = row[1], row[2]
+      local server, client = clients.through_scripted { ttl = 60 }
+      local loop, answers = cqueues.new(), {}
+      loop:wrap(function()
+        for i = 1, 5 do
+          local lock = assert(client:lock("a" .. i))
+          clients.await_watched(client, lock)
+          server:delay "Txn" -- so that the client sends the read again
+          local calls = server:calls "Txn"
+          loop:wrap(function()
+            local value, message, got = lock:get(KEY)
+            answers[i] = { value = value, message = message, code = got, held = { lock:held() } }
+          end)
+          repeat cqueues.sleep(0.001) until server:calls "Txn" > calls
+          end_hold(lock)
+          repeat cqueues.sleep(0.001) until answers[i]
+        end
+      end)
+      assert(loop:loop())
+      local late = 0
+      for _, answer in ipairs(answers) do
+        if answer.value ~= "1" then -- else the answer came before the end of the hold
+          late = late + 1
+          assert.same({ code, { false, code } }, { answer.code, answer.held })
+          assert.not_matches("key is gone", answer.message)
+        end
+      end
+      assert.is_true(late > 0)
+    end)
+  end
+end)
+
+-- Regression 088. A guarded write had to wait for an earlier one. If the hold was lost before the
+-- write could be sent, the write failed with "not_held", as after an unlock, instead of "lost".
+describe("a hold that is ended by", function()
+  before_each(function() scripted_client { ttl = 60 } end)
+
+  after_each(function()
+    clients.close_all()
+    etcd:del_all(prefix)
+    etcd:revoke_all()
+  end)
+
+  local CALLS = {
+    put = function(lock) return lock:put(KEY, "2") end,
+    delete = function(lock) return lock:delete(KEY) end,
+    txn = function(lock) return lock:txn { { "get", KEY }, { "put", KEY, "2" } } end,
+    downgrade = function(lock) return lock:downgrade() end,
+  }
+
+  -- For each way to end a hold: a function that ends it, and the reason of the loss.
+  local ENDS = {
+    max_hold = { function(lock) assert(lock:expire(0.5)) end, "max_hold" },
+    ["the deletion of its key"] = { function(lock) etcd:del(lock:key()) end, "deleted" },
+  }
+
+  for what, case in pairs(ENDS) do
+    for name, call in pairs(CALLS) do
+      it(("%s while %s waits for an earlier write is lost to it"):format(what, name), function()
+        local finish, reason = (table.unpack or unpack)(case)
+        local lock = assert(client:write_lock "a")
+        clients.await_watched(client, lock)
+        server:hold_back "Txn"
+        local earlier = clients.start_put(client, lock, KEY, "1", 1)
+        finish(lock)
+        local message = assert_fails("lost", call(lock))
+        assert.equal(reason, lock:wait_lost(0))
+        assert.same({ false, "lost" }, { lock:held() })
+        assert.equal(message, assert_fails("lost", lock:check()))
+        clients.assert_unheard(earlier)
+        server:tell "Txn"
+        assert_fails("lost", lock:unlock())
+      end)
+    end
+  end
+end)

@@ -1,0 +1,152 @@
+-- Gives every spec file its globals, and closes what the tests of the file have opened. helper.lua
+-- calls it. Only spec files see the globals.
+--
+--   etcd             the etcd of the run, which the first use starts
+--   prefix           the prefix of the file's keys
+--   client, other    two clients of etcd, which count as clients of two processes. The first use in
+--                    a test connects them
+--   connect          connects one more client: connect { ttl = 5 }
+--   client_options   client_options { ttl = 60 } sets options of all these clients: for the file,
+--                    or in before_each for the test. A function returns the options at each connect
+--   scripted_client  does the same, and makes `client` a client of the scripted server `server`
+--   assert_fails     assert_fails(code, ...) checks the results of a call that failed
+--   MODULES          each module under its name, which the first use loads
+
+local busted = require "busted"
+local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+
+local M = {}
+
+local MODULES = {
+  cjson = "cjson",
+  etcdlock = "etcdlock",
+  uv = "luv",
+  -- the harness
+  Stage = "spec.support.harness.error_stage",
+  clients = "spec.support.harness.clients",
+  documents = "spec.support.harness.documents",
+  error_rows = "spec.support.harness.error_rows",
+  exposition = "spec.support.harness.exposition",
+  leaks = "spec.support.harness.leaks",
+  matrix = "spec.support.harness.matrix",
+  read_file = "spec.support.harness.read_file",
+  rounds = "spec.support.harness.rounds",
+  suite = "spec.support.harness.suite",
+  temporary = "spec.support.harness.temporary",
+  wait = "spec.support.harness.wait",
+  -- programs
+  command = "spec.support.programs.command",
+  election_stories = "spec.support.programs.election_stories",
+  go_programs = "spec.support.programs.go",
+  kind_stories = "spec.support.programs.kind_stories",
+  locales = "spec.support.programs.locales",
+  loops = "spec.support.programs.loops",
+  loss_stories = "spec.support.programs.loss_stories",
+  make = "spec.support.programs.make",
+  proc = "spec.support.programs.proc",
+  remote = "spec.support.programs.remote",
+  sale = "spec.support.programs.sale",
+  session = "spec.support.programs.session",
+  stories = "spec.support.programs.loop_stories",
+  tasks = "spec.support.programs.tasks",
+  thread_stories = "spec.support.programs.thread_stories",
+  variables = "spec.support.programs.variables",
+  wakings = "spec.support.programs.wakings",
+  -- servers
+  Certs = "spec.support.servers.certs",
+  Etcd = "spec.support.servers.etcd",
+  Nginx = "spec.support.servers.nginx",
+  Scripted = "spec.support.servers.scripted",
+  Swallow = "spec.support.servers.swallow",
+  cluster = "spec.support.servers.cluster",
+  http = "spec.support.servers.http",
+  port = "spec.support.servers.port",
+  protobuf = "spec.support.servers.protobuf",
+  secured = "spec.support.servers.secured",
+  tls = "spec.support.servers.tls",
+}
+
+-- The options of the clients, and whether `client` is that of a scripted server; of the file, and
+-- of the present test.
+local of_file, of_test = {}, {}
+
+local function connect(changes)
+  return clients.connector(of_test.options)(changes)
+end
+
+local env -- the globals that the present file has used
+
+local OF_TEST
+
+-- Sets the options of the clients that are connected from now on.
+local function set(options, is_scripted)
+  of_test = { options = options, is_scripted = is_scripted }
+  for name in pairs(OF_TEST) do env[name] = nil end
+end
+
+-- Each function returns the value of a global, which lasts until the end of the test.
+OF_TEST = {
+  client = function()
+    return connect(of_test.is_scripted and { endpoints = env.server:endpoint() } or nil)
+  end,
+  other = function() return connect { elsewhere = true } end,
+  server = function() return clients.scripted() end,
+}
+
+-- Each function returns the value of a global.
+local OF_FILE = {
+  assert_fails = function() return clients.assert_fails end,
+  client_options = function() return function(options) set(options, false) end end,
+  connect = function() return connect end,
+  etcd = suite.etcd,
+  prefix = suite.prefix,
+  scripted_client = function() return function(options) set(options, true) end end,
+}
+
+-- Gives |file|, an element of busted, the globals.
+function M.begin_file(file)
+  of_test = {}
+  env = setmetatable({}, { __index = function(_, name)
+    local make, value = OF_FILE[name] or OF_TEST[name], nil
+    if make then value = make() end
+    if MODULES[name] then value = require(MODULES[name]) end
+    rawset(env, name, value)
+    return value
+  end })
+  file.env = env
+end
+
+-- What was open before the test: it belongs to the file, whose end closes it.
+local open
+
+local function begin_test()
+  of_file = of_test
+  open = { clients.open(), temporary.open(), proc.open() }
+end
+
+-- Closes what the test has opened.
+local function end_test()
+  of_test = of_file
+  for name in pairs(OF_TEST) do env[name] = nil end
+  clients.close_all(open[1])
+  proc.destroy_children(open[3])
+  temporary.remove_all(open[2])
+end
+
+-- Makes busted close after each test what the test has opened.
+function M.install()
+  busted.before_each(begin_test)
+  busted.after_each(end_test)
+end
+
+-- Closes what a spec file has left open.
+function M.end_file()
+  clients.close_all()
+  proc.destroy_children()
+  temporary.remove_all()
+end
+
+return M
