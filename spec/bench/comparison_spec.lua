@@ -4,19 +4,12 @@
 
 local Crowd = require "bench.crowd"
 local Race = require "bench.races.locks"
-local cjson = require "cjson"
 local compare = require "bench.compare"
 local draw = require "bench.draw"
 local entrants = require "bench.entrants"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
 local report = require "bench.report"
 local rows = require "bench.rows"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
 local timeline = require "bench.family.timeline"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
 local write_file = require "bench.write_file"
 
 local function crowd_of(entrant, work, name)
@@ -43,8 +36,6 @@ local function await_some(field, work)
     return sample[field] > 0 and sample
   end)
 end
-
-after_each(temporary.remove_all)
 
 describe("the timeline of a lock mode", function()
   local function any() return true end
