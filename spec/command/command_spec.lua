@@ -1,14 +1,6 @@
 -- Tests the command as a whole: its help, its usage errors, its bash completion, and that the
 -- documents describe every option.
 
-local Etcd = require "spec.support.servers.etcd"
-local matrix = require "spec.support.harness.matrix"
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-
 suite.etcd()
 
 -- Returns the help text of the subcommand |name|; nil: of the whole command.

@@ -1,22 +1,6 @@
 -- Tests etcdlock doctor: it prints the source of each setting, the state of etcd, and a remedy for
 -- each problem.
 
-local Etcd = require "spec.support.servers.etcd"
-local Scripted = require "spec.support.servers.scripted"
-local error_rows = require "spec.support.harness.error_rows"
-local matrix = require "spec.support.harness.matrix"
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local proc = require "spec.support.programs.proc"
-local protobuf = require "spec.support.servers.protobuf"
-local secured = require "spec.support.servers.secured"
-local session = require "spec.support.programs.session"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
 -- Runs doctor with the arguments |words| and the variables |env|, without the variables of the
 -- suite's etcd. Returns its output and its exit status.
 local function doctor(words, env)
@@ -207,7 +191,7 @@ describe("etcdlock doctor", function()
   end)
 
   it("reports that it took no test lock if another client holds it, and exits with 0", function()
-    local client = clients.connector { endpoints = suite.endpoints(), prefix = prefix } ()
+    local client = connect()
     finally(clients.close_all)
     clients.keep(assert(client:lock "etcdlock-doctor"))
     local out, status = command.run { "doctor", "--prefix", prefix }

@@ -1,22 +1,12 @@
 -- Tests etcdlock elect: it runs a command while it leads, and prints the leaders with --listen.
 
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local NAME = prefix .. "a"
 
 local theirs -- the process of etcdctl
 
 after_each(function()
   if theirs then proc.destroy(theirs) end
-  proc.destroy_children()
-  clients.close_all()
 end)
 
 local function stand(value, script)
@@ -42,7 +32,6 @@ describe("etcdlock elect", function()
   it("ends its command and exits with 70 when it loses the leadership", function()
     local job = stand("one", "echo leads; exec sleep 60")
     job:expect "^leads"
-    local client = connect()
     assert(client:break_lock("a", client:queue "a"[1].token))
     assert.equal(70, (job:wait()))
   end)

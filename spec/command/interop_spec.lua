@@ -1,29 +1,12 @@
 -- Tests etcdlock run together with `etcdctl lock`, and with a Go program that uses
 -- concurrency.Mutex, on one lock name.
 
-local matrix = require "spec.support.harness.matrix"
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local go_programs = require "spec.support.programs.go"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local NAME = prefix .. "a"
 local ROUNDS = 3
 
 local start_go = go_programs.build "mutex"
 local no_go = not start_go and go_programs.MISSING
   or matrix.is_secure and "mutex.go knows neither TLS nor users"
-
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
-
-after_each(function()
-  proc.destroy_children()
-  clients.close_all()
-  temporary.remove_all()
-end)
 
 -- The critical section, as shell code. mkdir fails if another process is in the section. If an
 -- update of the counter is lost, its final value is too small.
@@ -96,7 +79,6 @@ describe("etcdlock run and etcdctl lock", function()
       }
     end)
   end or function() pending(no_go) end)
-
   it("set ETCD_LOCK_KEY and ETCD_LOCK_REV alike for the command", function()
     local _, env = command.words()
     env.ETCDCTL_ENDPOINTS = suite.endpoint()

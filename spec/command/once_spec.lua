@@ -1,28 +1,15 @@
 -- Tests etcdlock run --once-per, which runs a command once in each period, and its record in etcd.
 
-local cjson = require "cjson"
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
 local core = require "etcdlock.core"
-local error_rows = require "spec.support.harness.error_rows"
-local proc = require "spec.support.programs.proc"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local NAME = prefix .. "a"
 local RECORD = NAME:gsub("/", "%%2F") .. ".last-run"
 local HOUR, DAY = 3600, 86400
 -- A period so long that none ends during a test.
 local LONG = "--once-per=10000d"
 
-after_each(function()
-  proc.destroy_children()
-  clients.close_all()
-  etcd:del(RECORD)
-end)
+after_each(function() etcd:del(RECORD) end)
 
 local function words_of(options, script)
   local words = { "run", NAME }
@@ -143,7 +130,6 @@ describe("etcdlock run --once-per", function()
   it("does not record a run that was not under the lock until its end", function()
     local job = start({ LONG }, "trap '' TERM; echo ready; read line; exit 0")
     job:expect "^ready"
-    local client = connect()
     assert(client:break_lock("a", client:queue "a"[1].token))
     job:send "go"
     assert.equal(70, (job:wait()))
@@ -165,7 +151,7 @@ describe("etcdlock run --once-per", function()
   end)
 
   it("finds out that a run is recorded if the answers to the record were lost", function()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     local options = { LONG, "--endpoints", server.address }
     local job = start(options, "echo ready; read line")
     job:expect "^ready"
@@ -215,5 +201,95 @@ describe("etcdlock run --once-per", function()
       assert.equal(64, status)
       assert.matches("can not be used together", err)
     end
+  end)
+end)
+
+-- Regression 127. Etcdlock run --once-per compared the time of a recorded run with its own start,
+-- not with the current time. In a wait of more than two periods, for example in an outage, another
+-- machine could run the command. etcdlock then reported a wrong clock, with exit status 1. Besides,
+-- a record could contain a process ID or a host name of any length, which the message repeated.
+describe("etcdlock run --once-per", function()
+  it("has nothing to do if another machine has run the command periods later", function()
+    local holder = command.start { "run", NAME, "sh", "-c", "echo ready; read line" }
+    holder:expect "^ready"
+    local waiter = command.start { "run", NAME, "--once-per=1", "--timeout=60", "echo",
+      "ran" }
+    etcd:await_keys(NAME .. "/", 2)
+    local started = os.time()
+    wait.eventually(function() return os.time() >= started + 3 end)
+    etcd:put(RECORD, cjson.encode { started = os.time(), host = "web-9", pid = 4711 })
+    holder:send "go"
+    assert.equal(75, (waiter:wait()))
+    assert.equal("", waiter.out.text)
+    assert.matches("nothing to do in this period", waiter:errors())
+    assert.equal(0, (holder:wait()))
+  end)
+
+  it("takes a value with an impossible process ID or host name for no record", function()
+    for _, text in ipairs {
+      '{"started":4000000000,"host":"a","pid":1e308}',
+      '{"started":4000000000,"host":"a","pid":-1}',
+      ('{"started":4000000000,"host":"%s","pid":1}'):format(("a"):rep(256)),
+    } do
+      etcd:put(RECORD, text)
+      local out, status, err = command.run { "run", NAME, "--once-per=1d", "echo", "ran" }
+      assert.same({ "", 1 }, { out, status })
+      assert.matches("is not a record of %-%-once%-per", err)
+    end
+  end)
+end)
+
+-- Regression 143. Etcdlock run --once-per gave up after 5 s if etcd was away at the start, and at
+-- once if etcd had ended the lease of a waiting start. In both cases no machine ran the command in
+-- that period. A start that waited longer than its period ran the command in the next one, a second
+-- time.
+describe("etcdlock run --once-per", function()
+  -- Starts a command that keeps the lock until it gets a line.
+  local function start_holder()
+    local holder = command.start { "run", NAME, "sh", "-c", "echo ready; read line" }
+    holder:expect "^ready"
+    return holder
+  end
+
+  local function lease_of(key) return key:match "/(%x+)$" end
+
+  it("waits for an etcd that is away at its start", function()
+    local own = Etcd.start()
+    finally(function() own:stop() end)
+    own:pause()
+    local job = command.start { "run", NAME, LONG, "--endpoints=" .. own:endpoint(), "echo", "ran" }
+    local from = wait.now()
+    wait.eventually(function() return wait.now() > from + 6 end, 10)
+    own:resume()
+    assert.equal(0, (job:wait()))
+    assert.equal("ran\n", job.out.text)
+  end)
+
+  it("waits again if etcd has ended its lease", function()
+    local holder = start_holder()
+    local first = etcd:keys(NAME .. "/")
+    local waiter = command.start { "run", NAME, LONG, "echo", "ran" }
+    etcd:await_keys(NAME .. "/", 2)
+    local before = etcd:keys(NAME .. "/")
+    for _, key in ipairs(before) do
+      if key ~= first[1] then etcd:revoke(lease_of(key)) end
+    end
+    wait.eventually(function()
+      local keys = etcd:keys(NAME .. "/")
+      return #keys == 2 and table.concat(keys) ~= table.concat(before)
+    end)
+    holder:send "go"
+    assert.equal(0, (holder:wait()))
+    assert.equal(0, (waiter:wait()))
+    assert.equal("ran\n", waiter.out.text)
+  end)
+
+  it("waits until its period ends, and no longer", function()
+    local holder = start_holder()
+    local out, status, err = command.run { "run", NAME, "--once-per=2", "echo", "ran" }
+    assert.same({ "", 75 }, { out, status })
+    assert.matches("was not free within [%d.]+ s", err)
+    holder:send "go"
+    assert.equal(0, (holder:wait()))
   end)
 end)

@@ -1,24 +1,8 @@
 -- Tests etcdlock run: its options, its exit status, the signals that it passes on, and the end of
 -- the command when the lock is lost.
 
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local NAME = prefix .. "a"
-
-after_each(function()
-  proc.destroy_children()
-  clients.close_all()
-  temporary.remove_all()
-end)
 
 -- Returns the arguments |...| of `etcdlock run` as a list. A table in |...| stands for "--" and the
 -- words of that table.
@@ -91,7 +75,6 @@ describe("etcdlock run", function()
     for _, value in ipairs { "5", "5s", "0.1m", "0.01h", "0.001d", ".5s" } do
       assert.equal(0, (select(2, run(NAME, "--timeout", value, "--grace=1s", "true"))), value)
     end
-    local client = connect()
     clients.keep(assert(client:lock "a"))
     local _, _, err = run(NAME, "--timeout=0.01m", "true")
     assert.matches("was not free within 0.6 s", err, 1, true)
@@ -119,7 +102,6 @@ describe("etcdlock run", function()
     assert.is_true(tonumber(rev) >= tonumber(token))
     -- If etcdlock has waited, ETCD_LOCK_REV is not below the revision of any write before the
     -- grant.
-    local client = connect()
     local lock = assert(client:lock "a")
     local job = start(NAME, sh "echo $ETCD_LOCK_REV $ETCDLOCK_TOKEN")
     etcd:await_keys(NAME .. "/", 2)
@@ -140,7 +122,6 @@ describe("etcdlock run", function()
   end)
 
   it("exits with 126 or 127, without a wait for the lock, if the command cannot be run", function()
-    local client = connect()
     clients.keep(assert(client:lock "a"))
     local directory = temporary.directory()
     local out, status, err = run(NAME, { "no-such-command" })
@@ -153,7 +134,6 @@ describe("etcdlock run", function()
   end)
 
   it("exits with 75, or the status of -E, if the lock is not free within --timeout", function()
-    local client = connect()
     clients.keep(assert(client:lock "a"))
     local out, status, err
     wait.eventually(function()
@@ -168,7 +148,6 @@ describe("etcdlock run", function()
   end)
 
   it("prints nothing if the lock is not free, with -E 0 or --quiet", function()
-    local client = connect()
     clients.keep(assert(client:lock "a"))
     local function assert_silent(status, ...)
       local out, actual, err = run(NAME, "--timeout=0", ...)
@@ -188,7 +167,6 @@ describe("etcdlock run", function()
     assert.equal("theirs\n", (select(3, run(NAME, "-q", sh "echo theirs >&2"))))
     local job = start(NAME, "-q", sh "echo held; read line; sleep 60")
     job:expect "^held"
-    local client = connect()
     assert(client:break_lock("a", client:queue "a"[1].token))
     assert.equal(70, (job:wait()))
     assert.matches("was lost", job:errors(), 1, true)
@@ -211,7 +189,6 @@ describe("etcdlock run", function()
   end)
 
   it("runs beside a read hold with --shared, and exits with 75 without it", function()
-    local client = connect()
     local lock = assert(client:read_lock "a")
     assert.equal(75, (select(2, run(NAME, "--timeout=0", { "true" }))))
     assert.equal(0, (select(2, run(NAME, "--timeout=0", "--shared", { "true" }))))
@@ -219,7 +196,6 @@ describe("etcdlock run", function()
   end)
 
   it("takes one of n permits with --permits, also beside holders with another n", function()
-    local client = connect()
     local semaphore = assert(client:semaphore("a", 2))
     local function assert_exits(status, permits)
       local _, actual, err = run(NAME, "--timeout=0", permits, { "true" })
@@ -292,7 +268,6 @@ describe("a signal to etcdlock run", function()
   end)
 
   it("that a shell ignores for a background job is ignored by both processes", function()
-    local client = connect()
     local lock = assert(client:lock "a")
     local words, env = command.words()
     local job = proc.talk({ "sh", "-c", "trap '' INT QUIT TSTP; exec \"$@\"", "sh", words[1],
@@ -310,7 +285,6 @@ describe("a signal to etcdlock run", function()
   end)
 
   it("ends a wait for the lock with exit status 128 + n, and removes the entry", function()
-    local client = connect()
     local lock = assert(client:lock "a")
     for name, number in pairs { term = 15, int = 2, hup = 1, quit = 3 } do
       local job = start(NAME, sh "echo ran")
@@ -358,7 +332,6 @@ end)
 describe("etcdlock run that has lost its lock", function()
   -- Makes the holder lose the lock.
   local function take_away()
-    local client = connect()
     assert(client:break_lock("a", client:queue "a"[1].token))
   end
 
@@ -521,7 +494,6 @@ describe("etcdlock run --at-least", function()
 
   it("ends when the lock is lost, reports it and keeps the exit status", function()
     local job = start_kept()
-    local client = connect()
     assert(client:break_lock("a", client:queue "a"[1].token))
     assert.equal(3, (job:wait()))
     assert.matches("was lost", job:errors(), 1, true)

@@ -1,14 +1,6 @@
 -- Tests the systemd unit in examples/systemd: its syntax, its command line, and its stop.
 
-local command = require "spec.support.programs.command"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
-
-local etcd = suite.etcd()
-local NAME = suite.prefix() .. "worker"
+local NAME = prefix .. "worker"
 
 -- Writes an executable shell script.
 local function write_program(file, text)
@@ -36,11 +28,6 @@ describe("the systemd unit examples/systemd/worker.service", function()
     unit = assert(read_file "examples/systemd/worker.service")
       :gsub("/usr/bin/etcdlock", directory .. "/etcdlock")
       :gsub("/usr/local/bin/worker", directory .. "/worker")
-  end)
-
-  after_each(function()
-    proc.destroy_children()
-    temporary.remove_all()
   end)
 
   it("is accepted by systemd-analyze", function()

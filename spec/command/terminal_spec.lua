@@ -1,22 +1,8 @@
 -- Tests etcdlock run at a terminal, which `script` (of Debian's bsdutils) creates: the signals of
 -- Ctrl-C, Ctrl-\ and Ctrl-Z, and the message about the holder that it waits for.
 
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local proc = require "spec.support.programs.proc"
-local session = require "spec.support.programs.session"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local NAME = prefix .. "a"
 local CTRL_C, CTRL_Z = "\3", "\26"
-
-after_each(function()
-  proc.destroy_children()
-  clients.close_all()
-end)
 
 -- Lua code that prints each signal as often as it arrives, and ends when it reads a line. (A shell
 -- would merge two signals that arrive together.)
@@ -82,7 +68,6 @@ describe("etcdlock run at a terminal", function()
   end)
 
   it("prints the holder's pid while it waits, and leaves the queue at Ctrl-C", function()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     clients.keep(assert(client:lock "a"))
     local terminal = at_terminal "exec $COMMAND run $NAME -- true"
     assert.equal(("%d"):format(uv.os_getpid()), terminal:expect(
@@ -95,7 +80,6 @@ describe("etcdlock run at a terminal", function()
   end)
 
   it("prints nothing while it waits with --quiet", function()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     local lock = assert(client:lock "a")
     local quiet = at_terminal "exec $COMMAND run $NAME --quiet -- true"
     local other = at_terminal "exec $COMMAND run $NAME -- true"
@@ -126,18 +110,15 @@ describe("etcdlock run at a terminal", function()
   end
 
   it("that wants the lock prints the lock holder's pid, not a permit holder's", function()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     assert_in_the_way(assert(client:semaphore("a", 3)):lock(), {}, "")
     assert_in_the_way(assert(client:semaphore("a", 3)):try_lock(), {}, "--shared")
   end)
 
   it("that wants a permit prints a permit holder's pid, not the lock holder's", function()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     assert_in_the_way(client:lock "a", { "--permits=1" }, "--permits=1")
   end)
 
   it("that wants a read lock prints the pid of the waiting writer before it", function()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     local reader = assert(client:read_lock "a")
     local writer = command.start { "run", NAME, "--", "true" }
     etcd:await_keys(NAME .. "/", 2)
@@ -224,5 +205,30 @@ describe("etcdlock run at a terminal", function()
     press(terminal, CTRL_Z)
     press(terminal, "go\n")
     assert.equal(3, (terminal:wait()))
+  end)
+end)
+
+-- Regression 121. At a terminal, one etcdlock ran another one. At Ctrl-Z the inner etcdlock
+-- stopped, but left the foreground of the terminal to its command. The outer etcdlock stops only if
+-- it finds the inner one in the foreground. So the outer one went on, and the shell waited without
+-- end.
+describe("etcdlock run that runs etcdlock run at a terminal", function()
+  it("stops with its command at Ctrl-Z, and continues with fg", function()
+    local words, env = command.words()
+    env.RUN = ("%s %s run %s"):format(words[1], words[2], NAME)
+    env.PS1, env.TERM = "$ ", "dumb"
+    local terminal = proc.talk(session.at_terminal "bash --norc --noprofile -i", env)
+    terminal.stdin:write "$RUN/1 -- $RUN/2 -- sh -c 'echo rea''dy; read line; echo got $line'\n"
+    terminal:expect "ready"
+    terminal.stdin:write(CTRL_Z)
+    terminal:expect "Stopped"
+    terminal.stdin:write "fg\n"
+    wait.eventually(function()
+      terminal.stdin:write "again\n"
+      return terminal.out.text:find "got again"
+    end, 5, "it goes on")
+    terminal.stdin:write "exit\n"
+    terminal:wait()
+    etcd:await_keys(NAME .. "/", 0)
   end)
 end)

@@ -1,17 +1,10 @@
--- Lua searches the current directory for modules: on Lua 5.1 and LuaJIT first, on 5.2 to 5.4 last,
--- but before any C module. So the installed command loaded ./luv.lua instead of the installed
--- luv.so. If root ran etcdlock in a directory that another user could write, that user's code ran
--- as root.
+-- Tests the installed command in a directory that another user can write.
 
-local make = require "spec.support.programs.make"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
+-- Regression 052. Lua searches the current directory for modules: on Lua 5.1 and LuaJIT first, on
+-- 5.2 to 5.4 last, but before any C module. So the installed command loaded ./luv.lua instead of
+-- the installed luv.so. If root ran etcdlock in a directory that another user could write, that
+-- user's code ran as root.
 local write_file = require "bench.write_file"
-
-local prefix = suite.prefix()
 
 -- LUA_INIT code: appends the name of each required module to a file.
 local RECORD = [[
@@ -107,7 +100,7 @@ local function plant_programs(names)
   return directory
 end
 
-describe("regression 052: the installed command", function()
+describe("the installed command", function()
   local root, names, expected
 
   setup(function()
@@ -120,8 +113,6 @@ describe("regression 052: the installed command", function()
       assert.equal(table.concat(COMMANDS[i], " ") .. ": 0 ", expected[i])
     end
   end)
-
-  teardown(temporary.remove_all)
 
   it("loads no Lua file from the current directory", function()
     local directory = plant(names, { ".lua", "/init.lua" }, PLANTED)

@@ -1,22 +1,14 @@
--- Regression 082: `etcdlock doctor` found no problem behind an `etcd grpc-proxy`, although a waiter
--- gets the lock there only 6 to 10 s after its release.
+-- Tests etcdlock doctor behind a proxy of etcd.
 -- Needs: one plain member.
 
-local Etcd = require "spec.support.servers.etcd"
-local command = require "spec.support.programs.command"
-local port = require "spec.support.servers.port"
-local proc = require "spec.support.programs.proc"
-local temporary = require "spec.support.harness.temporary"
-local wait = require "spec.support.harness.wait"
-
-describe("regression 082: etcdlock doctor", function()
+-- Regression 082. `etcdlock doctor` found no problem behind an `etcd grpc-proxy`, although a waiter
+-- gets the lock there only 6 to 10 s after its release.
+describe("etcdlock doctor", function()
   local etcd, proxy
 
   setup(function() etcd = Etcd.start { tls = false } end)
-
   after_each(function()
     if proxy then proc.destroy(proxy) end
-    temporary.remove_all()
   end)
 
   teardown(function() etcd:stop() end)
