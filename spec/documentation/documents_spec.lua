@@ -2,15 +2,6 @@
 -- files and headings that exist.
 -- Needs: one plain member, no sanitizer.
 
-local documents = require "spec.support.harness.documents"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
-
-after_each(temporary.remove_all)
-
 describe("the documents' Lua", function()
   for _, block in ipairs(documents.blocks "lua") do
     it(block.place .. " runs", function()

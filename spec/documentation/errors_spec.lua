@@ -1,9 +1,6 @@
 -- Tests that doc/errors.md lists every code, and only messages that etcdlock has.
 -- Needs: one plain member, no sanitizer.
 
-local read_file = require "spec.support.harness.read_file"
-local uv = require "luv"
-
 -- Returns the sorted keys of |set|.
 local function sorted(set)
   local list = {}

@@ -1,15 +1,5 @@
 -- Tests that each example prints what its comment promises.
 
-local matrix = require "spec.support.harness.matrix"
-local port = require "spec.support.servers.port"
-local proc = require "spec.support.programs.proc"
-local sale = require "spec.support.programs.sale"
-local session = require "spec.support.programs.session"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
 local ACCOUNTS = { "account/anna", "account/ben", "account/carl" }
 local NAMES = { "hello", "report", "crash", "fencing", "page/news", "config", "api", "leader",
   ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- names of the examples' locks
@@ -65,7 +55,6 @@ end
 
 describe("the example", function()
   after_each(function()
-    temporary.remove_all()
     for _, key in ipairs(KEYS) do suite.etcd():del(key) end
     suite.etcd():del_all(RECEIPTS)
     for _, name in ipairs(NAMES) do assert.same({}, suite.etcd():keys(name .. "/")) end
@@ -312,5 +301,33 @@ describe("the example", function()
     assert.matches('I hold "hello" with token %d+', out)
     assert.equal(0, count_processes(directory))
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+  end)
+end)
+
+-- Regression 116. Tests that the example scheduled_job does not run a minute's job again when it is
+-- started late.
+describe("a scheduled job that is started late", function()
+  local KEY = "last-run/report"
+
+  setup(function()
+    etcd:allow "report/"
+    etcd:allow(KEY)
+  end)
+
+  -- Returns what the job of the minute |minute| prints.
+  local function job(minute)
+    local out, code, err = proc.run_lua("examples/scheduled_job.lua", { minute },
+      { env = { ETCDCTL_ENDPOINTS = suite.endpoints() } })
+    assert.same({ 0, "" }, { code, err })
+    return out
+  end
+
+  it("does not run again, and does not set the record of the last run back", function()
+    finally(function() etcd:del(KEY) end)
+    job "12:00"
+    assert.equal("running the report of 12:01\n", job "12:01")
+    assert.equal("skipped: another machine has done the report of 12:01\n", job "12:00")
+    assert.equal("12:01", (etcd:get(KEY)))
+    assert.equal("skipped: another machine has done the report of 12:01\n", job "12:01")
   end)
 end)

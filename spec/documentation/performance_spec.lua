@@ -1,16 +1,8 @@
 -- Tests the table in doc/performance.md: runs the call of each row, and compares its requests and
 -- writes with those in the row.
 
-local clients = require "spec.support.harness.clients"
-local matrix = require "spec.support.harness.matrix"
-local read_file = require "spec.support.harness.read_file"
-local rounds = require "spec.support.harness.rounds"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 -- With so long a TTL, the client sends no keepalive during a measurement.
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 300 }
+client_options { ttl = 300 }
 
 -- The requests that a call may wait for: their names in the table, and their fields in stats.
 -- (Looks and watches happen in the background; see stats_spec.)
@@ -143,8 +135,6 @@ local function requests(before, after)
   table.sort(list)
   return list[1] and table.concat(list, ", ") or "none"
 end
-
-after_each(clients.close_all)
 
 describe("doc/performance.md states the requests and writes of", function()
   local page, found = assert(read_file "doc/performance.md"), {}

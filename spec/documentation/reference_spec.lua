@@ -4,12 +4,8 @@
 -- Needs: one plain member, no sanitizer.
 
 local faults = require "doc.generate.faults"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
 local reference = require "doc.generate.reference"
-local temporary = require "spec.support.harness.temporary"
 local types = require "doc.generate.types"
-local uv = require "luv"
 
 -- The public classes, by their names in docstrings, with their modules and source files.
 local CLASSES = {
@@ -78,7 +74,6 @@ local function item_of(class, name)
 end
 
 setup(function() model = read_docstrings() end)
-teardown(temporary.remove_all)
 
 describe("the docstrings", function()
   it("describe every public function, and no other function", function()

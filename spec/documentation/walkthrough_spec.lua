@@ -2,12 +2,7 @@
 -- shell, with the files that the chapter has the reader write, and compares what they print.
 -- Needs: one plain member, no sanitizer.
 
-local Etcd = require "spec.support.servers.etcd"
 local Shell = require "spec.support.programs.shell"
-local matrix = require "spec.support.harness.matrix"
-local documents = require "spec.support.harness.documents"
-local ports = require "spec.support.servers.port"
-local temporary = require "spec.support.harness.temporary"
 
 -- The endpoint of etcd in the documents, as a pattern.
 local SHOWN = "127%.0%.0%.1:2379"
@@ -44,7 +39,7 @@ end
 -- Starts an etcd for |chapter|. Returns it and its port; nil and a free port if the chapter starts
 -- one itself.
 local function etcd_of(chapter)
-  if ("\n" .. chapter.commands):find "\netcd " then return nil, ports.free() end
+  if ("\n" .. chapter.commands):find "\netcd " then return nil, port.free() end
   local etcd = Etcd.start { tls = false }
   return etcd, etcd:endpoint():match "%d+$"
 end
@@ -81,8 +76,6 @@ local function walk(chapter)
 end
 
 describe("the step-by-step commands work and print the output that is shown in", function()
-  after_each(temporary.remove_all)
-
   for _, chapter in ipairs(chapters()) do
     it(chapter.name, function() walk(chapter) end)
   end
