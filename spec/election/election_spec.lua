@@ -1,21 +1,11 @@
 -- Tests elections: the first candidate in the queue leads and publishes a value.
 
-local clients = require "spec.support.harness.clients"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, granted = clients.assert_fails, clients.granted
-local client, other, mine, theirs
+local mine, theirs
 
 before_each(function()
-  client, other = connect(), connect { elsewhere = true }
   mine, theirs = assert(client:election "boss"), assert(other:election "boss")
 end)
-
-after_each(clients.close_all)
 
 local function await_keys(count)
   wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")

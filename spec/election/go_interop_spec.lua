@@ -1,27 +1,18 @@
 -- Tests that Go's concurrency.Election, `etcdctl elect` and etcdlock take part in one election.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local go_programs = require "spec.support.programs.go"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 5 }
+client_options { ttl = 5 }
 local granted = clients.granted
 local NAME = prefix .. "boss"
 
-local client, election
+local election
 
 before_each(function()
-  client = connect()
   election = assert(client:election "boss")
 end)
 
 after_each(function()
   clients.close_all()
-  proc.destroy_children()
   -- etcdctl leaves its leases behind, which live for 60 s.
   etcd:revoke_all()
 end)

@@ -1,13 +1,7 @@
 -- Tests elections in nginx: nginx requests and timers lead and observe without blocking a worker.
 -- Needs: one plain member.
 
-local Nginx = require "spec.support.servers.nginx"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local nginx, election
 
 setup(function()
@@ -47,7 +41,6 @@ setup(function()
 end)
 
 before_each(function() election = assert(connect():election "boss") end)
-after_each(clients.close_all)
 
 describe("an election in nginx", function()
   it("is led by an nginx request in with_leadership, which resigns at the end", function()

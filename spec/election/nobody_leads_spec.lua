@@ -1,12 +1,7 @@
 -- Tests that observers of elections are told when nobody leads any more, and only then.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local granted = clients.granted
 local mine, theirs, observer
 
@@ -15,8 +10,6 @@ before_each(function()
   theirs = assert(connect { elsewhere = true }:election "boss")
   observer = theirs:observe()
 end)
-
-after_each(clients.close_all)
 
 local function await_keys(count) etcd:await_keys(prefix .. "boss/", count) end
 
@@ -60,7 +53,7 @@ describe("an observer whose election has no leader", function()
   end)
 
   it("reports that after its watch was broken meanwhile", function()
-    local server = clients.scripted(suite.endpoint())
+    local server = clients.scripted()
     observer = assert(connect { endpoints = server:endpoint() }:election "boss"):observe()
     local lock = assert(mine:campaign "1")
     assert.equal("1", (observer:next(10)))

@@ -1,16 +1,11 @@
 -- Tests observers of elections while etcd members restart, pause, stop or lose their data.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local etcd
-local connect = clients.connector(function()
+client_options(function()
   return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 15 }
 end)
+
 local assert_fails, granted = clients.assert_fails, clients.granted
 
 after_each(function()

@@ -1,15 +1,10 @@
 -- Tests observers of elections if watch events are missing, or arrive while the leader is read.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
 local core = require "etcdlock.core"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 30 }
 local assert_fails, granted = clients.assert_fails, clients.granted
-local client, other, mine, theirs, observer, lock
+local mine, theirs, observer, lock
 
 local function await_keys(count) etcd:await_keys(prefix .. "boss/", count) end
 
@@ -51,7 +46,6 @@ local function ask_and_stop(seconds)
 end
 
 before_each(function()
-  client, other = connect(), connect { elsewhere = true }
   mine, theirs = assert(client:election "boss"), assert(other:election "boss")
   observer = theirs:observe()
   lock = assert(mine:campaign "1")
@@ -61,10 +55,7 @@ before_each(function()
   observer._read_at = core.now() + 20
 end)
 
-after_each(function()
-  assert.is_true(lock:resign())
-  clients.close_all()
-end)
+after_each(function() assert.is_true(lock:resign()) end)
 
 describe("the periodic read of an observer", function()
   it("finds the new leader if a DELETE event is missing", function()

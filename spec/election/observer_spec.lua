@@ -1,26 +1,17 @@
 -- Tests that observers of elections report the newest leader and its value, and nothing twice.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local port = require "spec.support.servers.port"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector(function()
+client_options(function()
   return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
 end)
+
 local assert_fails, granted = clients.assert_fails, clients.granted
-local client, other, mine, theirs, observer
+local mine, theirs, observer
 
 before_each(function()
-  client, other = connect(), connect { elsewhere = true }
   mine, theirs = assert(client:election "boss"), assert(other:election "boss")
   observer = theirs:observe()
 end)
-
-after_each(clients.close_all)
 
 local function await_keys(count)
   wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
@@ -265,15 +256,15 @@ describe("an observer with a broken watch", function()
   local NO_LEADER = "etcdserver: no leader"
 
   before_each(function()
-    server = clients.scripted(suite.endpoint())
+    server = clients.scripted()
     observe_through(server)
   end)
 
   it("continues with the current leader, and reports none twice and none older", function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
-    server:answer("Watch", "before", rows.STATUS.UNAVAILABLE, NO_LEADER)
-    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:answer("Watch", "before", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
     clients.assert_unchanged(observer, 0.2)
     local asked = assert(mine:campaign_async("2", { owner = {} }))
     assert.is_true(lock:resign())
@@ -292,8 +283,8 @@ describe("an observer with a broken watch", function()
   it("continues in another call if the reading coroutine is dropped", function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
-    server:answer("Watch", "before", rows.STATUS.UNAVAILABLE, NO_LEADER)
-    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:answer("Watch", "before", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
     assert.is_true(lock:proclaim "2")
     server:pass()
     clients.ask_and_stop(observer._client, function() return observer:next(5) end)
@@ -305,7 +296,7 @@ describe("an observer with a broken watch", function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
     clients.assert_unchanged(observer, 0.5)
-    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
     local calls = server:calls "Txn"
     assert_fails("timeout", observer:next(2))
     assert.is_true(server:calls "Txn" > calls, "it has not looked")
@@ -315,8 +306,8 @@ describe("an observer with a broken watch", function()
   it('fails with "unavailable" until it can read the leader again', function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
-    server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, NO_LEADER)
-    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, NO_LEADER)
     assert.is_true(lock:proclaim "2")
     local message = assert_fails("unavailable", observer:next(1))
     assert.matches("no leader", message)

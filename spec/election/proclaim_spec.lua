@@ -1,13 +1,7 @@
 -- Tests that the values of lock:proclaim are written in the order of the calls.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
-local assert_fails = clients.assert_fails
+client_options { ttl = 60 }
 local mine, theirs
 
 before_each(function()
@@ -20,19 +14,17 @@ describe("lock:proclaim", function()
 
   -- Makes proclaim(|value|) fail. Its transaction reaches etcd only when |server| delivers it.
   local function proclaim_late(value)
-    server:answer("Txn", "late", rows.STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    server:answer("Txn", "late", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
     assert_fails("unavailable", lock:proclaim(value))
   end
 
   before_each(function()
-    server = clients.scripted(suite.endpoint())
+    server = clients.scripted()
     local cut_off = connect { endpoints = server:endpoint() }
     election = assert(cut_off:election "boss")
     lock = assert(election:campaign "first")
     clients.await_watched(cut_off, lock)
   end)
-
-  after_each(clients.close_all)
 
   it("may take effect later if its answer was lost", function()
     proclaim_late "late"
