@@ -1,16 +1,8 @@
 -- Tests client:lock_async and the pending lock that it returns, which a program with its own
 -- event loop polls and steps.
 
-local clients = require "spec.support.harness.clients"
-local loops = require "spec.support.programs.loops"
-local proc = require "spec.support.programs.proc"
 local socket = require "socket"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
 local client, other
 
 -- Steps |pending_lock| until it is decided, for |seconds| (5) at most. Returns the first three
@@ -32,8 +24,6 @@ local function assert_queued(count, name)
 end
 
 before_each(function() client, other = connect(), connect() end)
-
-after_each(clients.close_all)
 
 describe("a pending lock", function()
   it("has a readable descriptor if the lock is refused without a request", function()
@@ -455,4 +445,282 @@ describe("copas.receive", function()
       assert(code == "timeout", code)
     ]]
   end)
+end)
+
+-- Regression 006. In an event loop, a call that had to wait raised an error if the process had no
+-- free descriptor, instead of returning "nomem". Even unlock did so. A wait with a closed client
+-- raised an error as well.
+for _, loop in ipairs { "cqueues", "luv", "copas" } do
+  local missing = loops.missing(loop)
+
+  it('lock, queue and unlock without a descriptor return "nomem" in ' .. loop,
+    missing and function() pending(missing) end or loops.test(loop, [[
+      local function sockets()
+        local count, scan = 0, assert(uv.fs_scandir "/proc/self/fd")
+        for fd in function() return uv.fs_scandir_next(scan) end do
+          local target = uv.fs_readlink("/proc/self/fd/" .. fd) or ""
+          if target:find "^socket:" then count = count + 1 end
+        end
+        return count
+      end
+      local TRIES = 50
+      local locks = {}
+      for i = 1, TRIES do locks[i] = assert(client:lock("a" .. i)) end
+      local before = sockets()
+      local closed = connect()
+      local left = assert(closed:lock "b")
+      closed:close()
+      go(function()
+        -- gRPC may need a moment more for the connection of a closed client.
+        while sockets() > before do sleep(0.01) end
+        fails("closed", left:wait_lost(1))
+        -- Room for the files that are open, and a few more.
+        os.execute(("prlimit --pid %d --nofile=%d:"):format(core.pid(), descriptors() + 8))
+        local files = {}
+        -- gRPC's threads may give one back at any time: then once more.
+        local function starves(call)
+          for _ = 1, TRIES do
+            repeat
+              local file = io.open "/dev/null"
+              files[#files + 1] = file
+            until not file
+            local got, message, code = call()
+            if not got then return fails("nomem", got, message, code) end
+            sleep(0.02)
+          end
+          error "there is always one left"
+        end
+        starves(function()
+          local got, message, code = client:lock "c"
+          if got then got:unlock() end
+          return got, message, code
+        end)
+        starves(function() return client:queue "c" end)
+        starves(function() return table.remove(locks):unlock() end)
+        for _, file in ipairs(files) do file:close() end
+        for _, lock in ipairs(locks) do assert(lock:unlock()) end
+        for i = 1, TRIES do assert(client:lock("a" .. i)):unlock() end
+        assert(client:lock "c"):unlock()
+        equal(0, client:stats().held)
+      end)
+      run()
+    ]]))
+end
+
+-- Regression 008. A lock was granted to a coroutine that no longer ran, and stayed held while other
+-- clients waited. The object that watches for the end of a wait kept the coroutine from being
+-- collected.
+it("a wait in a dropped cqueues controller ends at garbage collection",
+  loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local held = assert(other:lock "a")
+  local job = cqueues.new()
+  job:wrap(function() client:with_lock("a", error) end)
+  job:loop(0.1)
+  job = nil
+  held:unlock()
+  go(function()
+    collectgarbage()
+    collectgarbage()
+    local from = core.now()
+    assert(client:lock("a", { timeout = 5 })):unlock()
+    took(0, from)
+  end)
+  run()
+]]))
+
+it("coroutine.close removes the entry of a waiting coroutine from the queue",
+  _VERSION ~= "Lua 5.4" and function() pending "only Lua 5.4 can close a coroutine" end
+    or loops.test("luv", [[
+      local held, waiting = assert(other:lock "a"), nil
+      go(function()
+        waiting = coroutine.running()
+        client:with_lock("a", error)
+      end)
+      go(function()
+        repeat sleep(0.01) until #other:queue "a" == 2
+        assert(coroutine.close(waiting))
+        live = live - 1 -- it doesn't end by itself
+        repeat sleep(0.01) until #other:queue "a" == 1
+        equal(0, client:stats().waiting)
+      end)
+      run()
+      assert(held:unlock())
+    ]]))
+
+it("coroutine.close ends the wait of a coroutine that yields in an on_lost handler",
+  _VERSION ~= "Lua 5.4" and function() pending "only Lua 5.4 can close a coroutine" end
+    or loops.test("luv", [[
+      local held, waiting, told = assert(other:lock "a"), nil, false
+      go(function()
+        waiting = coroutine.running()
+        local mine = assert(client:lock("b", { max_hold = 0.1 }))
+        mine:on_lost(function()
+          told = true
+          coroutine.yield()
+        end)
+        client:lock "a"
+      end)
+      go(function()
+        repeat sleep(0.01) until told
+        assert(coroutine.close(waiting))
+        live = live - 1
+        repeat sleep(0.01) until #other:queue "a" == 1
+      end)
+      run()
+      assert(held:unlock())
+    ]]))
+
+-- Regression 009. Pending locks of one client share a descriptor. A step of one pending lock
+-- consumed the wakeup of another one, and a coroutine that polled the other one waited forever.
+it("step of a pending lock does not consume the wakeup of another",
+  loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local held = { a = assert(other:lock "a"), b = assert(other:lock "b") }
+  local b = assert(client:lock_async "b")
+  local from
+  go(function()
+    local a = assert(client:lock_async "a")
+    while a:step() == false do cqueues.poll(a) end
+    assert(a:step():unlock())
+    took(0, from)
+  end)
+  go(function()
+    sleep(0.05)
+    held.a._core:release() -- does not wait, so no other coroutine runs meanwhile
+    repeat until client:stats().held == 1
+    from = core.now()
+    assert(b:step() == false)
+  end)
+  run()
+  assert(b:cancel() and held.b:unlock())
+]]))
+
+-- Regression 010. In an event loop, each unlock of a lock with an on_lost handler left an entry in
+-- the client's tables. Besides, the wakeup for a loss could go to a coroutine that waited in
+-- unlock. unlock calls no handlers, so the handler ran late.
+it("unlock of a lock with an on_lost handler leaves no table entry",
+  loops.test("cqueues", [[
+  local locks = {} -- not for the collector to forget
+  local function entries()
+    local n, losses = 0, client._loss_listeners
+    for _, list in ipairs { client._wakeups._expected, losses._waiters, losses.locks } do
+      for _ in pairs(list) do n = n + 1 end
+    end
+    return n
+  end
+  go(function()
+    for _ = 1, 50 do
+      assert(client:with_lock("a", function(lock)
+        locks[#locks + 1] = lock
+        lock:on_lost(error)
+        fails("timeout", lock:wait_lost(0.001)) -- so that the core is asked for the news
+        return true
+      end))
+    end
+    collectgarbage()
+    equal(0, entries())
+  end)
+  run()
+]]))
+
+it("a dropped coroutine leaves no entry among the waits that a loss wakes",
+  loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local lock = assert(client:lock "a")
+  lock:on_lost(function() end)
+  local waited = assert(other:lock "b")
+  for _ = 1, 5 do
+    local job = cqueues.new()
+    job:wrap(function() client:lock "b" end)
+    job:loop(0.05)
+  end
+  for _ = 1, 2 do collectgarbage() end
+  while client:stats().waiting > 0 do uv.sleep(5) end
+  client._wakeups:deliver()
+  equal(nil, next(client._loss_listeners._waiters))
+  assert(waited:unlock())
+  assert(lock:unlock())
+]]))
+
+it("a loss wakes a coroutine in wait_lost, not only those in unlock", function()
+  local etcd = suite.start()
+  finally(function() etcd:stop() end)
+  local child = loops.start("cqueues", [[
+    go(function()
+      local watched, told = assert(client:lock "watched"), nil
+      watched:on_lost(function() told = core.now() end)
+      local waited, others = assert(client:lock "a"), {}
+      for i = 1, 9 do others[i] = assert(client:lock("b" .. i)) end
+      print "ready"
+      io.read()
+      local from = core.now()
+      assert(watched:expire(0.3))
+      go(function() waited:wait_lost(3) end)
+      for i = 1, 9 do go(function() others[i]:unlock() end) end
+      while not told and core.now() < from + 3 do sleep(0.01) end
+      equal(true, told ~= nil)
+      assert(told - from < 1.9, told - from) -- an unlock waits for 2 s
+      print "told"
+      io.read()
+    end)
+    run()
+  ]], etcd)
+  child:expect "^ready"
+  etcd:pause()
+  child:send "go"
+  local ok, failure = pcall(child.expect, child, "^told", 5)
+  etcd:resume()
+  assert(ok, failure)
+  child:send "end"
+  child:expect "^done"
+  child:wait() -- otherwise the child is killed during its leak check
+end)
+
+it("the on_lost handler runs for a loss before a wait, or beside a dropped wait",
+  loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local forgotten, job = assert(client:lock("f", { owner = "x" })), cqueues.new()
+  job:wrap(function() forgotten:wait_lost() end)
+  job:loop(0.05)
+  job = nil
+  local function on_loss_of(name, lose)
+    go(function()
+      local lock, told = assert(client:lock(name)), nil
+      local waited = assert(client:lock(name .. "2"))
+      lock:on_lost(function() told = true end)
+      lose(lock, name)
+      go(function()
+        local from = core.now()
+        while not told and core.now() < from + 10 do sleep(0.01) end
+        equal(true, told)
+        assert(waited:unlock())
+      end)
+      fails("not_held", waited:wait_lost(20))
+    end)
+    run()
+  end
+  on_loss_of("before", function(lock)
+    assert(lock:expire(0.02))
+    local ends = core.now() + 0.05
+    repeat until core.now() > ends
+  end)
+  on_loss_of("beside", function(lock, name)
+    go(function() assert(other:break_lock(name, lock:token())) end)
+  end)
+  assert(forgotten:unlock())
+]]))
+
+-- Regression 139. Each lock_async that was cancelled kept 105 bytes until a later wait.
+it("cancelled waits leave no memory", function()
+  clients.keep(assert(client:lock "a"))
+  local function cancel_many()
+    for i = 1, 2000 do assert(client:lock_async("a", { owner = i })):cancel() end
+    collectgarbage()
+    collectgarbage()
+    return collectgarbage "count"
+  end
+  cancel_many()
+  local before = cancel_many()
+  assert.is_true(cancel_many() - before < 20)
 end)

@@ -1,13 +1,6 @@
 -- Tests Ctrl-C (SIGINT) during a wait: the call raises "interrupted!" at once, and no entry is left
 -- in the queue.
 
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local rounds = require "spec.support.harness.rounds"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local client, lock
 
 local PROMISED = 0.25 -- seconds within which Ctrl-C ends a wait

@@ -1,20 +1,11 @@
 -- Tests that a Lua thread that blocks drives the client's event loop itself, and that the I/O
 -- thread takes over while the Lua thread does other things.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local client, other
 
 before_each(function()
   client, other = connect { ttl = 4 }, connect { elsewhere = true }
 end)
-
-after_each(clients.close_all)
 
 -- Makes the Lua thread drive the loop in its next wait, as it does right after an answer.
 local function lead()
@@ -97,7 +88,7 @@ describe("a client", function()
       local lock, message, code = client:lock("a", { timeout = timeout })
       local took = wait.now() - from
       -- The code is "unavailable" if etcd sent nothing within so short a time.
-      clients.assert_fails(code == "unavailable" and code or "timeout", lock, message, code)
+      assert_fails(code == "unavailable" and code or "timeout", lock, message, code)
       assert.is_true(took >= timeout and took < timeout + wait.SLACK, took)
     end
   end)
@@ -108,7 +99,7 @@ describe("a client", function()
     for _ = 1, 50 do
       lead()
       local from = wait.now()
-      clients.assert_fails("timeout", lock:wait_lost(0.02))
+      assert_fails("timeout", lock:wait_lost(0.02))
       took = took + wait.now() - from
     end
     assert.is_true(took < 50 * 0.02 + wait.SLACK, took)

@@ -1,13 +1,6 @@
 -- Tests that a coroutine that waits in luv does not block the other coroutines. The test
 -- programs are those of spec/support/programs/*_stories.lua.
 
-local election_stories = require "spec.support.programs.election_stories"
-local kind_stories = require "spec.support.programs.kind_stories"
-local loops = require "spec.support.programs.loops"
-local loss_stories = require "spec.support.programs.loss_stories"
-local stories = require "spec.support.programs.loop_stories"
-local thread_stories = require "spec.support.programs.thread_stories"
-
 describe("in luv", function()
   local missing = loops.missing "luv"
   if missing then return pending(missing) end

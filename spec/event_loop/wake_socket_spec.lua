@@ -1,14 +1,7 @@
 -- Tests the socket through which the core wakes waits in nginx. This spec plays the role of nginx,
 -- so that sanitizers can check the thread of the socket.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+client_options { endpoints = etcd:endpoints(), prefix = prefix }
 local other, client, core, links
 
 before_each(function()

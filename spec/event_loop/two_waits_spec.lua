@@ -1,22 +1,17 @@
--- Two coroutines with the same owner waited for one lock. The second coroutine got it only after
--- the first had released it. If the first one waited for the second before that, both hung.
+-- Tests two waits of one owner.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
+-- Regression 094. Two coroutines with the same owner waited for one lock. The second coroutine got
+-- it only after the first had released it. If the first one waited for the second before that, both
+-- hung.
 local cqueues = require "cqueues"
-local suite = require "spec.support.harness.suite"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local OWNER = {}
-local client, held
+local held
 
 before_each(function()
-  client = connect()
   held = assert(connect { elsewhere = true }:lock "a")
 end)
-
-after_each(clients.close_all)
 
 -- Runs |second| in a coroutine while another coroutine waits for the lock "a" as OWNER. Afterwards
 -- the waiting coroutine gets the lock.
@@ -33,14 +28,14 @@ local function beside_a_wait(second)
   assert.is_true(first:unlock())
 end
 
-it('regression 094: an owner that waits already gets "deadlock" for a second wait', function()
+it('an owner that waits already gets "deadlock" for a second wait', function()
   beside_a_wait(function()
-    local text = clients.assert_fails("deadlock", client:lock("a", { owner = OWNER, timeout = 5 }))
+    local text = assert_fails("deadlock", client:lock("a", { owner = OWNER, timeout = 5 }))
     assert.matches('lock "a": its owner waits for it already, in another coroutine', text, 1, true)
   end)
 end)
 
-it("regression 094: an owner may wait for two names, and two owners for one", function()
+it("an owner may wait for two names, and two owners for one", function()
   local others = {}
   beside_a_wait(function()
     others[1] = assert(client:lock("b", { owner = OWNER }))
@@ -50,9 +45,9 @@ it("regression 094: an owner may wait for two names, and two owners for one", fu
   assert.is_true(clients.granted(others[2]):unlock())
 end)
 
-it("regression 094: an owner may wait again after its wait has ended", function()
+it("an owner may wait again after its wait has ended", function()
   for _ = 1, 2 do
-    clients.assert_fails("timeout",
+    assert_fails("timeout",
       clients.answered(client.lock, client, "a", { owner = OWNER, timeout = 0.1 }))
   end
   assert.is_true(held:unlock())
