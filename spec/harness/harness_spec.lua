@@ -1,12 +1,6 @@
 -- Tests the test harness: its etcd servers, its child processes and its check for leaks.
 -- Needs: one plain member.
 
-local Etcd = require "spec.support.servers.etcd"
-local leaks = require "spec.support.harness.leaks"
-local proc = require "spec.support.programs.proc"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
 local function exists(pid)
   return uv.kill(pid, 0) == 0
 end
