@@ -2,8 +2,6 @@
 -- small tree that follows all rules.
 -- Needs: one plain member, no sanitizer.
 
-local proc = require "spec.support.programs.proc"
-local temporary = require "spec.support.harness.temporary"
 local write_file = require "bench.write_file"
 
 local HEADERS = {
@@ -48,8 +46,6 @@ describe("the layer check", function()
       add("src/" .. header .. ".h", ("/* %s: a header. */\n"):format(header:match "[^/]+$"))
     end
   end)
-
-  after_each(temporary.remove_all)
 
   it("accepts a tree that follows all rules", function()
     assert.is_nil(check("src/lock/new.c",
