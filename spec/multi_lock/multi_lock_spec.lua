@@ -1,12 +1,5 @@
 -- Tests multi_lock: several names are one lock, which is taken in one transaction.
 
-local clients = require "spec.support.harness.clients"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
 local granted = clients.granted
 local client, other, third
@@ -14,8 +7,6 @@ local client, other, third
 before_each(function()
   client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
 end)
-
-after_each(clients.close_all)
 
 local function ask(of, names)
   return assert(of:multi_lock_async(names, { owner = {} }))

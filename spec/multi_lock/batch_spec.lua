@@ -1,25 +1,16 @@
--- The client limited the operations of a batch but not its compares, which etcd limits as well. If
--- a batch had a request of a multi-lock with many names, etcd refused the batch. The client then
--- sent each member of the batch again by itself.
+-- Tests requests of multi-locks that leave in a batch.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
+-- Regression 065. The client limited the operations of a batch but not its compares, which etcd
+-- limits as well. If a batch had a request of a multi-lock with many names, etcd refused the batch.
+-- The client then sent each member of the batch again by itself.
 
-local etcd = suite.etcd()
 -- The keys are short, because a request of more than 4 KiB leaves alone.
 local PREFIX = "r65/"
-local server, client
 
-before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), { prefix = PREFIX, ttl = 60 })
-end)
+scripted_client { prefix = PREFIX, ttl = 60 }
 
-after_each(function()
-  clients.close_all()
-  etcd:del_all(PREFIX)
-end)
+after_each(function() etcd:del_all(PREFIX) end)
 
 -- Takes a multi-lock with |n| names that begin with |stem|.
 local function multi(stem, n)
@@ -61,11 +52,11 @@ local function assert_none_refused()
   assert.equal(0, status, text)
 end
 
-it("regression 065: no batch is refused for the marker key write of a multi-lock", function()
+it("no batch is refused for the marker key write of a multi-lock", function()
   local lock = multi("m", 60)
   clients.await_watched(client, lock)
   server:delay "Txn"
-  clients.assert_fails("unavailable", lock:put(PREFIX .. "data1", "late"))
+  assert_fails("unavailable", lock:put(PREFIX .. "data1", "late"))
   assert(client:ping())
   assert.is_true(write_beside({ lock }, 100) >= 90)
   assert_none_refused()
@@ -74,14 +65,14 @@ it("regression 065: no batch is refused for the marker key write of a multi-lock
   assert.is_true(lock:unlock())
 end)
 
-it("regression 065: no batch is refused for a guarded write of a multi-lock of 8 names", function()
+it("no batch is refused for a guarded write of a multi-lock of 8 names", function()
   local lock = multi("m", 8)
   assert.is_true(write_beside({ lock }, 160) >= 100)
   assert_none_refused()
   assert.is_true(lock:unlock())
 end)
 
-it("regression 065: no guarded write of 5 multi-locks with 60 names each is refused", function()
+it("no guarded write of 5 multi-locks with 60 names each is refused", function()
   local locks = {}
   for i = 1, 5 do locks[i] = multi("m" .. i .. "-", 60) end
   write_beside(locks, 100)
