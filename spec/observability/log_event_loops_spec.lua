@@ -1,16 +1,6 @@
 -- Tests the log of a client on event loops and in a cluster.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local loops = require "spec.support.programs.loops"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
-after_each(clients.close_all)
-
 for _, name in ipairs { "cqueues", "luv", "copas" } do
   describe("the log function on " .. name, function()
     local missing = loops.missing(name)
@@ -62,7 +52,7 @@ end)
 
 -- Both members fail, so the client changes from one member to the other again and again.
 it('a lost lock and a failed wait report the same cause as a "failover" event', function()
-  local one, two = clients.scripted(suite.endpoint()), clients.scripted(suite.endpoint())
+  local one, two = clients.scripted(), clients.scripted()
   local why = {}
   local client = clients.connector {
     endpoints = { one:endpoint(), two:endpoint() }, prefix = prefix, ttl = 2,
@@ -82,17 +72,18 @@ it('a lost lock and a failed wait report the same cause as a "failover" event', 
     for _, server in ipairs { one, two } do server:pass() end
     local lock = assert(client:lock("a", { timeout = 10 }))
     for _, server in ipairs { one, two } do
-      server:answer("LeaseKeepAlive", "never", rows.STATUS.UNAVAILABLE)
-      server:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, "etcdserver: leader changed")
+      server:answer("LeaseKeepAlive", "never", error_rows.STATUS.UNAVAILABLE)
+      server:interrupt("LeaseKeepAlive", error_rows.STATUS.UNAVAILABLE,
+        "etcdserver: leader changed")
     end
     assert.equal("expired", lock:wait_lost(10))
-    message = clients.assert_fails("lost", lock:check())
+    message = assert_fails("lost", lock:check())
     return not message:find "did not run" -- a busy machine may cause that
   end, 5, "a loss by members that were left")
   assert_why("a keepalive was not answered in time$", message)
   for _, server in ipairs { one, two } do
-    server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
   end
   assert_why("etcdserver: no leader$",
-    clients.assert_fails("unavailable", client:lock("b", { timeout = 1 })))
+    assert_fails("unavailable", client:lock("b", { timeout = 1 })))
 end)

@@ -1,22 +1,8 @@
 -- Tests the `log` option of a client: which events the function gets, their fields, and their
 -- text as a line.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 }
+client_options { ttl = 5 }
 local told
-
-after_each(function()
-  clients.close_all()
-  temporary.remove_all()
-end)
 
 local function note(event) told[#told + 1] = event end
 
@@ -105,7 +91,7 @@ describe("the log function", function()
   it('gets "not_acquired" for a deadlock within the process', function()
     local client = connect_told()
     local lock = assert(client:lock "a")
-    clients.assert_fails("deadlock", client:lock("a", { owner = "somebody else" }))
+    assert_fails("deadlock", client:lock("a", { owner = "somebody else" }))
     assert.equal("acquired not_acquired", kinds())
     lock:unlock()
   end)
@@ -163,7 +149,7 @@ describe("the log function", function()
       wait.eventually(function() return client:stats().lost == i end)
       ask()
       assert.equal(i, #of_kind "lost")
-      clients.assert_fails("lost", lost:unlock())
+      assert_fails("lost", lost:unlock())
     end
   end)
 
@@ -275,8 +261,8 @@ describe("the log function", function()
   it('gets "not_acquired" with "closed" for lock and lock_async on a closed client', function()
     local client = connect_told()
     client:close()
-    clients.assert_fails("closed", client:lock "a")
-    clients.assert_fails("closed", client:lock_async "a")
+    assert_fails("closed", client:lock "a")
+    assert_fails("closed", client:lock_async "a")
     assert.equal("not_acquired not_acquired", kinds())
     assert.same({ "closed", "closed" }, { told[1].code, told[2].code })
   end)
@@ -394,7 +380,7 @@ describe("the log of a client", function()
   it("must be a function, and log_rate must not be negative", function()
     assert.has_error(function() etcdlock.connect { log = "stderr" } end,
       'etcdlock.connect: log = "stderr", wanted a function')
-    local message = clients.assert_fails("invalid", etcdlock.connect { log_rate = -1 })
+    local message = assert_fails("invalid", etcdlock.connect { log_rate = -1 })
     assert.matches("log_rate = -1, wanted a whole number of events a second", message, 1, true)
   end)
 end)
@@ -404,6 +390,20 @@ it("a client without a log records no events", function()
   local lock = assert(client:lock("a", { max_hold = 0.02 }))
   wait.eventually(function() return client:stats().lost == 1 end)
   assert.is_nil((client._core:next_event()))
-  clients.assert_fails("lost", lock:unlock())
+  assert_fails("lost", lock:unlock())
   for kind, count in pairs(client._core:dropped_events()) do assert.equal(0, count, kind) end
+end)
+
+-- Regression 136. Close of a client with several endpoints logged a failover, because it cancels
+-- the calls.
+it("close of a client with two endpoints reports no failover", function()
+  local events, endpoint = {}, suite.endpoint()
+  local connect = clients.connector {
+    endpoints = { endpoint, (endpoint:gsub("127%.0%.0%.1", "localhost")) }, prefix = prefix,
+    log = function(event) events[#events + 1] = event.event end,
+  }
+  local client = connect()
+  assert(client:lock "a"):unlock()
+  client:close()
+  assert.same({ "acquired", "released" }, events)
 end)

@@ -1,20 +1,6 @@
 -- Tests that the page of client:metrics is valid for Prometheus, and that its figures are true.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local exposition = require "spec.support.harness.exposition"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 60 }
-
-after_each(function()
-  clients.close_all()
-  temporary.remove_all()
-end)
+client_options { ttl = 60 }
 
 local function page_of(client, labels)
   return exposition.read(assert(client:metrics { labels = labels }))
@@ -31,7 +17,6 @@ end
 
 describe("the metrics of a client", function()
   it("have the values of stats, and the right types", function()
-    local client = connect()
     for _ = 1, 3 do assert(client:lock "a"):unlock() end
     local lock = assert(client:lock "b")
     local stats, text
@@ -230,9 +215,9 @@ describe("the metrics of a client", function()
       "etcdlock.connect: metrics[1] = 1, wanted a string")
     assert.has_error(function() etcdlock.connect { metrics = { ["a*"] = true } } end,
       "etcdlock.connect: metrics[1] = nil, wanted a string")
-    clients.assert_fails("invalid", etcdlock.connect { metrics = { "a", "" } })
+    assert_fails("invalid", etcdlock.connect { metrics = { "a", "" } })
     local many = {}
     for i = 1, 101 do many[i] = "a" .. i end
-    clients.assert_fails("invalid", etcdlock.connect { metrics = many })
+    assert_fails("invalid", etcdlock.connect { metrics = many })
   end)
 end)

@@ -1,16 +1,6 @@
 -- Tests the log of a client in an nginx worker.
 -- Needs: one plain member.
 
-local Nginx = require "spec.support.servers.nginx"
-local clients = require "spec.support.harness.clients"
-local cjson = require "cjson"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
-after_each(clients.close_all)
-
 describe("the log function in nginx", function()
   local nginx
 
@@ -53,7 +43,7 @@ describe("the log function in nginx", function()
   end
 
   it('gets "waiting" during a wait, then "acquired" and "released"', function()
-    local held = assert(clients.connector { endpoints = suite.endpoint(), prefix = prefix }()
+    local held = assert(connect()
       :lock "a")
     local request = nginx:begin "/lock?name=a"
     assert.equal("waiting", next_of "a".event)

@@ -2,23 +2,13 @@
 -- status.conf). LOCKS_PNG=doc/locks.png saves the screenshot of /locks there.
 -- Needs: one plain member, no sanitizer.
 
-local Etcd = require "spec.support.servers.etcd"
-local Nginx = require "spec.support.servers.nginx"
 local browser = require "spec.support.programs.browser"
-local clients = require "spec.support.harness.clients"
-local exposition = require "spec.support.harness.exposition"
-local http = require "spec.support.servers.http"
-local port = require "spec.support.servers.port"
-local read_file = require "spec.support.harness.read_file"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
 
 local HERE = "examples/openresty/"
 local own_port = port.free()
 local etcd, nginx
-local connect = clients.connector(function()
-  return { endpoints = etcd:endpoint(), env = false }
+client_options(function()
+  return { endpoints = etcd:endpoint(), env = false, prefix = false }
 end)
 
 -- Returns status.conf in two parts: the text for http { } and the code for init_worker_by_lua,
@@ -56,11 +46,6 @@ end)
 teardown(function()
   nginx:stop()
   etcd:stop()
-end)
-
-after_each(function()
-  clients.close_all()
-  temporary.remove_all()
 end)
 
 local function url(path)

@@ -1,26 +1,14 @@
--- Tests that text for other programs does not depend on the locale of the program. In some locales,
--- numbers had a decimal comma, and "i" was not converted to "I".
+-- Tests programs in a locale with other numbers, letters or messages.
 
-local cjson = require "cjson"
-local clients = require "spec.support.harness.clients"
-local command = require "spec.support.programs.command"
-local locales = require "spec.support.programs.locales"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-
-local prefix = suite.prefix()
-local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 10 }
-
-after_each(clients.close_all)
+-- Regression 056. Tests that text for other programs does not depend on the locale of the program.
+-- In some locales, numbers had a decimal comma, and "i" was not converted to "I".
+client_options { ttl = 10 }
 
 -- The German locale has a decimal comma. The Turkish locale has no "I" for "i", and has letters
 -- above 127. The Pashto locale has a decimal point of two bytes.
 local german, no_german = locales.compile("de_DE", "UTF-8")
 local pashto, no_pashto = locales.compile("ps_AF", "UTF-8")
 local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
-
-teardown(temporary.remove_all)
 
 local CHILD = "spec/support/programs/child.lua"
 
@@ -59,7 +47,7 @@ end
 
 -- Defines a test. The test is skipped if |missing| says why it cannot run.
 local function test(name, missing, run)
-  it("regression 056: " .. name, function()
+  it(name, function()
     if missing then return pending(missing) end
     run()
   end)
@@ -172,3 +160,48 @@ describe("in a Turkish locale", function()
     ]]), 1, true)
   end)
 end)
+
+-- Regression 075. Messages contained the system's texts for errors in the language and encoding of
+-- the program's locale. Operators searched for the English texts in vain, and the client did not
+-- recognize a refused connection.
+
+-- Runs |source| in a program with a German locale and returns its output. Returns nil if the C
+-- library has no German texts.
+local function run_with_messages(source)
+  local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
+    local etcdlock = require "etcdlock"
+    assert(os.setlocale "de_DE")
+    if select(2, io.open "/no/such"):find "No such file" then return io.write "english" end
+  ]] .. source }, { env = { LOCPATH = german, LANGUAGE = false } })
+  assert.equal(0, code, err)
+  return out ~= "english" and out or nil
+end
+
+local function test_message(name, source, expected)
+  it(name, function()
+    if no_german then return pending(no_german) end
+    local out = run_with_messages(source)
+    if not out then return pending "the C library has no German words (Debian: libc-l10n)" end
+    assert.matches(expected, out, 1, true)
+  end)
+end
+
+test_message("the message about a missing file is the same in every locale", [[
+  io.write((select(2, etcdlock.connect { endpoints = "https://127.0.0.1:1", cacert = "/no/such",
+    env = false })))
+]], 'cacert "/no/such" cannot be read: No such file or directory')
+
+for _, driver in ipairs { "the caller", "the I/O thread" } do
+  test_message("a refused connection is called so in every locale, if driven by " .. driver, ([[
+    local client = assert(etcdlock.connect { endpoints = "127.0.0.1:1", env = false })
+    if %q == "the caller" then
+      io.write((select(2, client:lock("a", { timeout = 1 }))))
+    else
+      local pending = assert(client:lock_async("a", { timeout = 1 }))
+      local ok, message
+      repeat ok, message = pending:step() until ok ~= false
+      io.write(message)
+    end
+    client:close()
+  ]]):format(driver), "etcd 127.0.0.1:1: Connection refused")
+end

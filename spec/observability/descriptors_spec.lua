@@ -1,11 +1,9 @@
--- etcdlock loaded the modules of the metrics and of event loops at their first use. If no
--- descriptor was free then, client:metrics, join_metrics and a lock call in luv raised an error
--- about a missing module.
+-- Tests a client in a program that has no free descriptor.
 -- Needs: no sanitizer.
 
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
+-- Regression 113. Etcdlock loaded the modules of the metrics and of event loops at their first use.
+-- If no descriptor was free then, client:metrics, join_metrics and a lock call in luv raised an
+-- error about a missing module.
 
 -- Runs |code| in a program that has a client and no free descriptor. Returns the output. |connect|:
 -- the Lua code with which the program connects (nil: a plain call).
@@ -33,14 +31,14 @@ local function run(code, connect)
   return out
 end
 
-it("regression 113: client:metrics and join_metrics need no free descriptor", function()
+it("client:metrics and join_metrics need no free descriptor", function()
   assert.equal("true\n", run [[
     local page = assert(client:metrics())
     print(etcdlock.join_metrics { page } == page)
   ]])
 end)
 
-it("regression 113: a lock call in luv fails without a free descriptor, and does not raise",
+it("a lock call in luv fails without a free descriptor, and does not raise",
   function()
     assert.matches("^true\tnil\t", run [[
       coroutine.wrap(function() print(pcall(client.lock, client, "x", { timeout = 0.5 })) end)()
@@ -48,7 +46,7 @@ it("regression 113: a lock call in luv fails without a free descriptor, and does
     ]])
   end)
 
-it("regression 113: a lock call in luv does not raise if the client was made in cqueues",
+it("a lock call in luv does not raise if the client was made in cqueues",
   function()
     assert.matches("^true\tnil\t", run([[
       coroutine.wrap(function() print(pcall(client.lock, client, "x", { timeout = 0.5 })) end)()

@@ -1,16 +1,10 @@
--- A program may take a lock's name, an owner or a value from an HTTP request. Messages and events
--- showed a newline in such a text unchanged, so the rest of the text became a log line of its own.
+-- Tests messages and events that show text which an attacker may choose.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-
-local assert_fails = clients.assert_fails
+-- Regression 058. A program may take a lock's name, an owner or a value from an HTTP request.
+-- Messages and events showed a newline in such a text unchanged, so the rest of the text became a
+-- log line of its own.
 local prefix = "058/" -- a short one: only the first 80 bytes of a name are shown
-local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, env = false }
-
-after_each(clients.close_all)
+client_options { endpoints = suite.endpoint(), prefix = prefix, env = false }
 
 -- Text that an HTTP request may contain: the end of a line and a line that looks like nginx's, a
 -- carriage return, an escape sequence, a control character in UTF-8, Unicode's line end, and a byte
@@ -25,7 +19,7 @@ local function assert_one_line(text)
   assert.matches(SHOWN, text, 1, true)
 end
 
-it("regression 058: an event shows the name of a lock on one line", function()
+it("an event shows the name of a lock on one line", function()
   local lines = {}
   local client = connect { log = function(event) lines[#lines + 1] = tostring(event) end }
   local lock = assert(client:lock(FORGED))
@@ -39,7 +33,7 @@ it("regression 058: an event shows the name of a lock on one line", function()
   end
 end)
 
-it("regression 058: a message shows names, owners and values on one line", function()
+it("a message shows names, owners and values on one line", function()
   local client, other = connect(), connect()
   local lock = assert(client:lock(FORGED, { owner = FORGED }))
   assert_one_line(assert_fails("deadlock", client:lock(FORGED)))
@@ -57,7 +51,7 @@ it("regression 058: a message shows names, owners and values on one line", funct
   end
 end)
 
-it("regression 058: an error for a wrong option or argument shows it on one line", function()
+it("an error for a wrong option or argument shows it on one line", function()
   local client = connect()
   local odd = setmetatable({}, { __tostring = function() return FORGED end })
   for _, call in ipairs {
@@ -73,7 +67,7 @@ it("regression 058: an error for a wrong option or argument shows it on one line
   end
 end)
 
-it("regression 058: tostring of each object shows its name on one line", function()
+it("tostring of each object shows its name on one line", function()
   local client = connect()
   local election = assert(client:election(FORGED))
   local lock = assert(client:lock "a")
@@ -85,7 +79,7 @@ it("regression 058: tostring of each object shows its name on one line", functio
   assert.is_true(lock:unlock())
 end)
 
-it("regression 058: the error of a log is shown on one line", function()
+it("the error of a log is shown on one line", function()
   local _, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
     local text = ...
     local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
