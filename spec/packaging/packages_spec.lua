@@ -1,14 +1,7 @@
 -- Tests .ci/deps.sh, which installs Debian packages, with a script in place of apt.
 -- Needs: one plain member, no sanitizer.
 
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local session = require "spec.support.programs.session"
-local temporary = require "spec.support.harness.temporary"
-local wait = require "spec.support.harness.wait"
 local write_file = require "bench.write_file"
-
-after_each(temporary.remove_all)
 
 -- Creates a checkout in which the shell command |apt| takes the place of .ci/apt_install.sh, and no
 -- package is installed. Returns its directory and the environment.

@@ -2,12 +2,6 @@
 -- installation that can be removed.
 -- Needs: one plain member, no sanitizer.
 
-local make = require "spec.support.programs.make"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
 local write_file = require "bench.write_file"
 
 local VERSION = require "etcdlock"._VERSION
@@ -42,8 +36,6 @@ local function checkout()
   ]], directory }
   return directory
 end
-
-after_each(temporary.remove_all)
 
 describe("the version", function()
   it("is the same in etcdlock, resty.etcdlock, CHANGELOG.md and .ci/debian/changelog", function()
