@@ -3,9 +3,6 @@
 -- Needs: one plain member.
 
 local core = require "etcdlock.core"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local uv = require "luv"
 
 local DAY = 86400
 

@@ -1,17 +1,6 @@
 -- Tests that clients and processes end quickly and leave no key, lease, thread or descriptor.
 -- Runs alone: it measures how long close takes.
 
-local Etcd = require "spec.support.servers.etcd"
-local etcdlock = require "etcdlock"
-local leaks = require "spec.support.harness.leaks"
-local proc = require "spec.support.programs.proc"
-local rounds = require "spec.support.harness.rounds"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
 -- Seconds. BUDGET: how long close waits for etcd's answers. SLACK: how much later it may return.
 local BUDGET, SLACK = 0.5, wait.SLACK
 

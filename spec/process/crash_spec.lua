@@ -1,11 +1,6 @@
 -- Tests holders that die, and holders that are stopped (SIGSTOP) for longer or shorter than
 -- their TTL.
 
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local RUNS = 20
 -- TTLs in seconds. TTL: of holders that die, or are stopped for longer than their TTL. LONGER: of
 -- holders that are stopped for less than their TTL. LONG: of waiters that must not lose their

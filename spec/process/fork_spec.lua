@@ -2,12 +2,7 @@
 -- the parent's locks. The child can connect only if the parent had no client before the fork.
 
 local core = require "etcdlock.core"
-local etcdlock = require "etcdlock"
-local loops = require "spec.support.programs.loops"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
 local client
 
 -- A program in which a parent that holds a lock forks. The child runs |source| and exits at

@@ -3,11 +3,6 @@
 -- has a copy of it.
 -- Needs: one plain member, no sanitizer.
 
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
 -- A program that makes or reads its secret, connects a client without using it, and closes it.
 -- It waits for a line of input after each step, and repeats the step if the line is "again".
 --
@@ -101,9 +96,7 @@ local SECRET = (loadstring or load)(MAKE)()
 
 describe("a closed client leaves no copy in memory", function()
   it("of its password", function() assert_wiped("password", MAKE, SECRET:sub(-600, -400)) end)
-
   it("of its token", function() assert_wiped("token", MAKE, SECRET:sub(-600, -400)) end)
-
   it("of its private key", function()
     local cast, uv = suite.cast(), require "luv"
     uv.os_setenv("SPEC_CACERT", cast.ca.cert)

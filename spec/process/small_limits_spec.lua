@@ -1,12 +1,9 @@
--- With little address space connect hung for ever, because a thread of gRPC could not start. With
--- stacks of 64 KiB the process crashed. A client without a free descriptor failed with "UNKNOWN:
--- ipv4:127.0.0.1:2379: Too many open files".
+-- Tests clients in a process with small stacks, little address space or no descriptor.
 -- Needs: no sanitizer.
 
-local Swallow = require "spec.support.servers.swallow"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
+-- Regression 071. With little address space connect hung for ever, because a thread of gRPC could
+-- not start. With stacks of 64 KiB the process crashed. A client without a free descriptor failed
+-- with "UNKNOWN: ipv4:127.0.0.1:2379: Too many open files".
 
 -- Runs |program| in a new Lua process with the limits that |set_limits|, a shell command, sets.
 -- Returns its output, exit code and signal.
@@ -26,13 +23,13 @@ local CONNECT = ([[
   print(client and "connected" or "refused", message, code)
 ]])
 
-it('regression 071: connect with stacks of 64 KiB returns "nomem" and names the limit', function()
+it('connect with stacks of 64 KiB returns "nomem" and names the limit', function()
   local out, code, signal = run("ulimit -s 64", CONNECT:format(suite.endpoint()))
   assert.same({ 0, 0 }, { code, signal })
   assert.matches("^refused\t.* stacks of 256 KiB, .* 64 KiB .*ulimit %-s.*\tnomem\n$", out)
 end)
 
-it('regression 071: connect with little address space works or returns "nomem"', function()
+it('connect with little address space works or returns "nomem"', function()
   for mebibytes = 100, 400, 20 do
     local out, code, signal = run(("ulimit -v %d"):format(mebibytes * 1024),
       CONNECT:format(suite.endpoint()))
@@ -41,7 +38,7 @@ it('regression 071: connect with little address space works or returns "nomem"',
   end
 end)
 
-it("regression 071: a call without a free descriptor names the limit", function()
+it("a call without a free descriptor names the limit", function()
   local proxy = Swallow.start(suite.endpoint())
   local child = proc.lua([[
     local endpoint, prefix = ...
@@ -55,7 +52,7 @@ it("regression 071: a call without a free descriptor names the limit", function(
     io.read()
     print("locked", client:lock("b", { timeout = 10 }))
     client:close()
-  ]], proxy:endpoint(), suite.prefix())
+  ]], proxy:endpoint(), prefix)
   finally(function()
     child:destroy()
     proxy:stop()

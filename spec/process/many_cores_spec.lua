@@ -1,11 +1,8 @@
--- gRPC starts a thread for each core. On a machine with many cores and a small limit of threads,
--- connect hung for ever.
+-- Tests connect on a machine with many cores and few threads.
 -- Needs: one plain member, no sanitizer.
 
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-
+-- Regression 134. GRPC starts a thread for each core. On a machine with many cores and a small
+-- limit of threads, connect hung for ever.
 local CONNECT = ([[
   local client, message, code = require "etcdlock".connect { endpoints = %q, env = false }
   if client then
@@ -17,7 +14,7 @@ local CONNECT = ([[
 ]])
 
 for _, cores in ipairs { 1, 8, 16, 64 } do
-  it(("regression 134: connect with %d cores works or returns nomem, with any limit of threads")
+  it(("connect with %d cores works or returns nomem, with any limit of threads")
     :format(cores), function()
     local needed = 9 + math.max(2, math.min(32, cores))
     for limit = 12, 44, 8 do

@@ -1,10 +1,9 @@
--- If Lua collected a client together with an object whose finalizer refers to the client, every
--- later connect of the process raised "calling 'usable' on bad self (the object has been freed)".
+-- Tests clients that are collected together with objects that refer to them.
 
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-
-it("regression 135: connect works after a client was collected with such an object", function()
+-- Regression 135. If Lua collected a client together with an object whose finalizer refers to the
+-- client, every later connect of the process raised "calling 'usable' on bad self (the object has
+-- been freed)".
+it("connect works after a client was collected with such an object", function()
   local child = proc.lua([[
     local etcdlock, opts = require "etcdlock", { endpoints = ..., env = false }
     local function drop()
@@ -25,9 +24,10 @@ it("regression 135: connect works after a client was collected with such an obje
   assert.equal(0, (child:wait()))
 end)
 
--- The methods of a collected client or lock raised an error, in Lua 5.3 out of any function that
--- was running. A finalizer may release a lock and close a client, whatever Lua collects first.
-it("regression 147: a finalizer may use a client and a lock that were collected", function()
+-- Regression 147. The methods of a collected client or lock raised an error, in Lua 5.3 out of any
+-- function that was running. A finalizer may release a lock and close a client, whatever Lua
+-- collects first.
+it("a finalizer may use a client and a lock that were collected", function()
   local child = proc.lua([[
     local etcdlock, opts = require "etcdlock", { endpoints = ..., env = false }
     local called = {}

@@ -1,8 +1,7 @@
--- If no thread could be started, connect hung for ever; with only three free descriptors, it
--- crashed the process.
+-- Tests connect in a process with few descriptors or threads.
 
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
+-- Regression 018. If no thread could be started, connect hung for ever; with only three free
+-- descriptors, it crashed the process.
 
 -- Runs |program| in a process of its own, which can lower its limits; returns the process.
 local function run(program)
@@ -16,12 +15,12 @@ local function run(program)
       return require("etcdlock").connect { endpoints = endpoints, prefix = prefix }
     end
     require("etcdlock")
-  ]] .. program, suite.endpoints(), suite.prefix())
+  ]] .. program, suite.endpoints(), prefix)
   finally(function() child:destroy() end)
   return child
 end
 
-describe("regression 018: connect", function()
+describe("connect", function()
   it('returns "nomem" with fewer than 8 free descriptors, and works with 8', function()
     local child = run [[
       local first, left = uv.fs_open("/dev/null", "r", 0), 0

@@ -1,16 +1,8 @@
--- gRPC starts some of its threads with its first channel, and these did not block signals. So a
--- signal handler of the program could run on a gRPC thread, and a program that blocks a signal
--- to wait for it was killed by the signal.
+-- Tests that the threads of a client accept no signals.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local tasks = require "spec.support.programs.tasks"
-local uv = require "luv"
-
-local connect = clients.connector { endpoints = suite.endpoints() }
-
-after_each(clients.close_all)
-
+-- Regression 039. GRPC starts some of its threads with its first channel, and these did not block
+-- signals. So a signal handler of the program could run on a gRPC thread, and a program that blocks
+-- a signal to wait for it was killed by the signal.
 local SIGTERM = 2 ^ (uv.constants.SIGTERM - 1)
 
 -- Returns the names, by thread ID, of the threads of this process that do not block SIGTERM.
@@ -25,7 +17,7 @@ local function open_to_signals()
   return found
 end
 
-it("regression 039: connect, ping and lock start no thread that accepts SIGTERM", function()
+it("connect, ping and lock start no thread that accepts SIGTERM", function()
   local before = open_to_signals()
   assert.is_string(before[uv.os_getpid()])
   local client = connect()
