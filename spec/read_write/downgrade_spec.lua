@@ -1,11 +1,6 @@
 -- Tests lock:downgrade(), which turns a write hold into a read hold, and the option linger of
 -- read and write locks.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
 local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
 local client, other, third
@@ -13,8 +8,6 @@ local client, other, third
 before_each(function()
   client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
 end)
-
-after_each(clients.close_all)
 
 describe("lock:downgrade", function()
   it("grants a queued reader at once while the writer behind it keeps waiting", function()

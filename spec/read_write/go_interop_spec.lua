@@ -2,23 +2,11 @@
 -- locks work together on one name.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local go_programs = require "spec.support.programs.go"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 5 }
+client_options { ttl = 5 }
 local ask, granted, assert_wait = clients.ask, clients.granted, clients.assert_wait
 local NAME = prefix .. "a"
 
 local start_go = go_programs.build "rwmutex"
-
-after_each(function()
-  clients.close_all()
-  proc.destroy_children()
-end)
 
 local function start() return start_go(etcd:endpoint(), NAME) end
 
@@ -62,7 +50,7 @@ describe("Go's RWMutex and etcdlock", function()
       local asked = ask(client, ours, "a")
       etcd:await_keys(NAME, 2)
       assert_wait(asked)
-      clients.assert_fails("locked", client["try_" .. ours .. "_lock"](client, "a"))
+      assert_fails("locked", client["try_" .. ours .. "_lock"](client, "a"))
       unlock(go)
       local lock = granted(asked)
       go:send(theirs)

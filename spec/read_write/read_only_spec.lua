@@ -1,12 +1,7 @@
 -- Tests that read holds are read-only: put, delete and a txn that writes raise under a read lock
 -- and under a downgraded write lock; get, check and a txn that only reads work.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local KEY = prefix .. "data"
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local client
 
 before_each(function()
@@ -14,11 +9,7 @@ before_each(function()
   etcd:put(KEY, "before")
 end)
 
-after_each(function()
-  clients.close_all()
-  etcd:del(KEY)
-end)
-
+after_each(function() etcd:del(KEY) end)
 local WRITES = {
   ["lock:put"] = function(lock) return lock:put(KEY, "v") end,
   ["lock:delete"] = function(lock) return lock:delete(KEY) end,
@@ -83,8 +74,8 @@ for _, hold in ipairs(HOLDS) do
       assert.is_true(lock:check())
       assert.same({ "before", false }, assert(lock:txn { { "get", KEY }, { "get", KEY .. "2" } }))
       assert.is_true(lock:unlock())
-      clients.assert_fails("not_held", lock:get(KEY))
-      clients.assert_fails("not_held", lock:txn { { "get", KEY } })
+      assert_fails("not_held", lock:get(KEY))
+      assert_fails("not_held", lock:txn { { "get", KEY } })
     end)
   end)
 end
@@ -119,7 +110,7 @@ describe("lock:downgrade", function()
 
   before_each(function()
     -- With a TTL of 60 s no lease proof, which could take a scripted answer, is due in the test.
-    server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 60 })
+    server, client = clients.through_scripted { ttl = 60 }
     lock = assert(client:write_lock "a")
     clients.await_watched(client, lock)
   end)
@@ -139,14 +130,14 @@ describe("lock:downgrade", function()
 
   it("prevents that an earlier put of unknown outcome is applied later", function()
     server:delay "Txn"
-    clients.assert_fails("unavailable", lock:put(KEY, "late"))
+    assert_fails("unavailable", lock:put(KEY, "late"))
     assert.is_true(lock:downgrade())
     assert_late(1, "before")
   end)
 
   it("prevents that even if marker key writes are late, too", function()
     server:delay("Txn", 3)
-    clients.assert_fails("unavailable", lock:put(KEY, "late"))
+    assert_fails("unavailable", lock:put(KEY, "late"))
     assert.is_true(lock:downgrade())
     assert_late(3, "before")
   end)
@@ -165,7 +156,7 @@ describe("lock:downgrade", function()
 
   it("of unknown outcome makes put raise and can be repeated", function()
     server:delay "Txn"
-    clients.assert_fails("unavailable", lock:downgrade())
+    assert_fails("unavailable", lock:downgrade())
     assert.equal("read", lock:mode())
     assert.has_error(function() lock:put(KEY, "late") end)
     assert.is_true(lock:downgrade())

@@ -1,12 +1,5 @@
 -- Tests read and write locks: several readers or one writer hold a name, in queue order.
 
-local clients = require "spec.support.harness.clients"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
 local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
 local client, other, third
@@ -14,8 +7,6 @@ local client, other, third
 before_each(function()
   client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
 end)
-
-after_each(clients.close_all)
 
 describe("read locks", function()
   it("are held at the same time by several owners and several clients", function()
