@@ -1,22 +1,12 @@
 -- Tests semaphores: at most n permits are held at a time, and they are granted in queue order.
 
-local clients = require "spec.support.harness.clients"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
 local granted = clients.granted
-local client, other, mine, theirs
+local mine, theirs
 
 before_each(function()
-  client, other = connect(), connect { elsewhere = true }
   mine, theirs = assert(client:semaphore("pool", 3)), assert(other:semaphore("pool", 3))
 end)
-
-after_each(clients.close_all)
 
 local function take(semaphore, owner)
   return assert(semaphore:lock { timeout = 10, owner = owner or {} })
