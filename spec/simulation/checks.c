@@ -19,7 +19,8 @@ enum {
   LATE_MS = 250,       /* by which a call may outlast its timeout */
   PROMPT_US = WORLD_S, /* without faults, by when a free lock is granted */
   LOOK_US = 200 * WORLD_MS,
-  HANDOFFS_MAX = 33, /* the budget, and the first hold */
+  HANDOFF_US =
+      50 * WORLD_MS + 20 * WORLD_MS, /* and until the last hold is told */
   /* of three members one hangs: by when a free lock is granted */
   HANG_US = 2500 * WORLD_MS,
   REREAD_MS = 10000, /* by when a waiter reads again, or by its TTL */
@@ -27,8 +28,9 @@ enum {
   STEADY_TTL_MS = 5000, /* the loss of one member ends no hold with this TTL */
   /* A hold ends 200 ms before its lease does. The rest is for clocks of different rates. */
   MARGIN_US = 190 * WORLD_MS,
-  /* A client may be granted a lock if its own key existed so long ago: only an admin deletes it. */
-  FRESH_US = 1250 * WORLD_MS,
+  /* A client may be granted a lock if its own key existed so long ago, because an answer may take so
+   * long: only an admin deletes it. */
+  FRESH_US = 2750 * WORLD_MS,
   /* without faults: over a long way the first connection takes longer than the health check allows */
   FAILED_MAX = 2,
   /* a call with a shorter timeout may get no answer in time, also without faults */
@@ -60,8 +62,10 @@ typedef struct delayed_hold {
 typedef struct name_record {
   int64_t last_token; /* of exclusive holds */
   int last_program, last_generation;
-  int n_handed_off; /* since another program waits */
-  int64_t chain_token;
+  int64_t
+      chain_token; /* the holds with this token, of which the first began at |chain_us| */
+  int64_t chain_us;
+  int n_holds;
 } name_record;
 
 /* A lease with which a client has put keys. */
@@ -167,6 +171,7 @@ static user *next_user(user *of) {
 
 /* From |ended_us| on, the hold of |of| is over without a release. */
 static void add_delay(const user *of, int64_t ended_us) {
+  of->in->delayed_until_us = world_now_us() + of->in->lock_delay_ms * WORLD_MS;
   if (of->in->lock_delay_ms == 0 || is_sabotaged(of->token)) return;
   if (checks.n_delayed == DELAYED_MAX) checks.n_delayed = 0;
   checks.delayed[checks.n_delayed++] = (delayed_hold){
@@ -300,28 +305,24 @@ static void check_token(user *of, int name) {
 
 /* ---- fairness ---- */
 
-/* Tells whether another program waits for |name| behind the key with |token|. */
-static bool others_wait(user *of, int name) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
-    lock_key it = parse(key);
-    if (it.name == name && key->create_rev > of->token &&
-        it.lease != of->lease && modes_conflict(of->wish.mode, it.mode)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-static void check_fairness(user *of, int name) {
+/* A key has at most |handoff| holds, all of which begin within HANDOFF_US. (The users of
+ * a program that lingers take their key again.) */
+static void check_fairness(const user *of, int name) {
   name_record *record = &checks.names[name];
   if (of->wish.mode == EL_MODE_PERMIT || of->wish.mode == EL_MODE_READ) return;
-  if (record->chain_token != of->token || !others_wait(of, name)) {
+  if (record->chain_token != of->token) {
     record->chain_token = of->token;
-    record->n_handed_off = 0;
-  } else if (++record->n_handed_off > HANDOFFS_MAX && of->in->lingering == 0) {
-    world_violate("fairness", "%s is handed off %d times while others wait",
-                  describe(of), record->n_handed_off);
+    record->chain_us = world_now_us();
+    record->n_holds = 0;
+  }
+  record->n_holds++;
+  if (of->in->lingering > 0 || of->in->stopped_us != of->stopped_us) return;
+  if (record->n_holds > of->in->handoff ||
+      world_now_us() > record->chain_us + HANDOFF_US) {
+    world_violate("fairness",
+                  "%s is the hold number %d, %.1f ms after the first",
+                  describe(of), record->n_holds,
+                  (double)(world_now_us() - record->chain_us) / WORLD_MS);
   }
 }
 
@@ -518,7 +519,9 @@ static void check_failure(user *of, const el_error *err) {
   bool is_locked = err->code == EL_LOCKED;
   world_trace("p%d u%d: %s: %s", of->in->process.id, of->id,
               el_code_str(err->code), err->text);
-  if (is_locked && (!of->wish.try_once || !of->saw_other)) {
+  if (is_locked &&
+      (!of->wish.try_once ||
+       (!of->saw_other && world_now_us() >= of->in->delayed_until_us))) {
     world_violate("true failure", "%s: %s", describe(of), err->text);
   }
   if (err->code == EL_TIMEOUT && of->wish.timeout_ms < 0) {

@@ -356,6 +356,7 @@ static void draw_program(int id) {
   of->ttl_ms = world_random(2, 15) * 1000;
   of->lock_delay_ms = world_chance(400) ? world_random(1, 10) * 1000 : 0;
   of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
+  of->handoff = (int)world_random(1, world_chance(500) ? 4 : 32);
   of->linger_max_ms = history.mood == MOOD_DEAF ? 60000 : 3000;
   of->n_endpoints = history.n_members;
   for (int i = 0; i < history.n_members; i++)

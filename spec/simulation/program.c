@@ -319,7 +319,8 @@ static el_client *connect_client(program *of) {
                                 .n_endpoints = (size_t)of->n_endpoints};
   options.plain.ttl_ms = of->ttl_ms;
   options.plain.lock_delay_ms = of->lock_delay_ms;
-  options.plain.handoff = (el_handoff_limits){.holds = 32, .ms = 50};
+  options.plain.handoff =
+      (el_handoff_limits){.holds = of->handoff, .ms = HANDOFF_MS};
   el_client *client = el_client_new(&options, &err);
   if (client == NULL) world_violate("connect", "%s", err.text);
   return client;

@@ -15,7 +15,8 @@ enum {
   NAMES_MAX = 4,
   USERS_MAX = 4,    /* of one program */
   PROGRAMS_MAX = 3, /* process 0 to 2 */
-  ENDPOINTS_MAX = 3
+  ENDPOINTS_MAX = 3,
+  HANDOFF_MS = 50 /* the handoff budget */
 };
 
 typedef struct program program;
@@ -68,6 +69,8 @@ struct program {
   user users[USERS_MAX];
   int n_users;
   bool is_closing, has_crashed;
+  int64_t
+      delayed_until_us; /* until the lock delay of its last lost hold is over */
   int64_t closing_stopped_us; /* |stopped_us| when its client began to close */
   int64_t stopped_us;         /* for how long it was stopped so far */
   int64_t lock_delay_ms;      /* of its clients; 0: none */
@@ -75,6 +78,7 @@ struct program {
   const char *endpoints[ENDPOINTS_MAX];
   int n_endpoints;
   int64_t ttl_ms, linger_max_ms;
+  int handoff; /* holds by one key */
   bool
       is_lua_taken; /* by a user that runs or blocks: only one does at a time */
   bool

@@ -16,13 +16,15 @@ typedef struct el_queue_driver queue_driver;
 
 typedef struct client_entry client_entry;
 
-/* A contention query: a read that asks etcd whether other keys wait behind the held key of an
- * entry. */
+/* A contention query: a read that asks etcd whether other keys wait behind the key of an entry that
+ * may linger. */
 typedef struct contention_query {
   el_request request;
   /* the entry; NULL: the query was cancelled, its answer is ignored */
   client_entry *at;
-  void (*done)(client_entry *at, el_contention behind);
+  /* If there is no answer, the key may linger on: an earlier query has found no waiter, and etcd
+   * grants the lock to nobody meanwhile. */
+  bool is_repeated;
   el_keys keys;
   int64_t rev; /* create_revision of the held key */
 } contention_query;
@@ -43,8 +45,7 @@ struct client_entry {
   el_entry_driver driver;
   el_local_entry local;
   queue_driver *queue;
-  contention_query *query; /* NULL: none is in flight */
-  linger *linger;          /* NULL: the key must not linger */
+  linger *linger; /* NULL: the key must not linger */
 };
 
 struct el_queue_driver {
@@ -524,7 +525,6 @@ static void free_entry(client_entry *at) {
   el_local_queue_remove(&at->queue->local, &at->local);
   at->driver.session->users -= is_orphan(at);
   stop_linger(at);
-  cancel_query(at->query);
   el_entry_driver_destroy(&at->driver);
   free(at);
 }
@@ -810,11 +810,16 @@ static void end_release(el_waiter *waiter, const el_local_action *action) {
 
 static void end_query(const contention_query *query, el_contention behind,
                       bool detached) {
-  query->done(query->at, behind);
+  client_entry *at = query->at;
+  at->linger->query = NULL;
+  if (behind == EL_CONTENTION_WAITERS ||
+      (behind == EL_CONTENTION_UNKNOWN && !query->is_repeated)) {
+    step_entry(at, EL_LOCAL_ON_CONTENDER);
+  }
   if (behind == EL_CONTENTION_KEY_LOST) {
-    el_entry_driver_key_gone(&query->at->driver, query->rev, detached);
+    el_entry_driver_key_gone(&at->driver, query->rev, detached);
   } else {
-    stepped(&query->at->driver);
+    stepped(&at->driver);
   }
 }
 
@@ -835,48 +840,19 @@ static void on_query_answer(el_request *request, el_txn_answer *answer) {
   free(query);
 }
 
-static contention_query *query_contention(client_entry *at,
-                                          void (*done)(client_entry *at,
-                                                       el_contention behind)) {
+static void query_contention(client_entry *at, bool is_repeated) {
   contention_query *query = el_alloc(sizeof *query);
   EL_UNINITIALIZED el_lock_txn built;
   query->request.done = on_query_answer;
   query->request.counted_as = offsetof(el_stats, looks);
   query->at = at;
-  query->done = done;
+  query->is_repeated = is_repeated;
   query->rev = at->driver.entry.rev;
   el_keys_copy(&query->keys, &at->driver.keys);
   el_lock_txn_build_contention(&built, &query->keys);
   el_request_queue_send(at->driver.session->requests, &query->request,
                         &built.txn);
-  return query;
-}
-
-static void on_shared_contention(client_entry *at, el_contention behind) {
-  el_local_event event = {.kind = EL_LOCAL_ON_CONTENTION_ANSWER,
-                          .entry = &at->local,
-                          .contention = behind};
-  at->query = NULL;
-  step(at->queue, &event);
-}
-
-static void ask_contention(client_entry *at) {
-  cancel_query(at->query);
-  at->query = query_contention(at, on_shared_contention);
-}
-
-static void on_linger_contention(client_entry *at, el_contention behind) {
-  at->linger->query = NULL;
-  if (behind == EL_CONTENTION_WAITERS || behind == EL_CONTENTION_UNKNOWN) {
-    step_entry(at, EL_LOCAL_ON_CONTENDER);
-  }
-}
-
-/* If etcd does not answer, the key is kept, and the next look follows: etcd grants the lock to
- * nobody meanwhile. */
-static void on_look_answer(client_entry *at, el_contention behind) {
-  at->linger->query = NULL;
-  if (behind == EL_CONTENTION_WAITERS) step_entry(at, EL_LOCAL_ON_CONTENDER);
+  at->linger->query = query;
 }
 
 /* Takes the events of the watch on the queue of a key that may linger. The watch reports keys that
@@ -889,7 +865,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
     case EL_WATCH_CREATED:
       EL_COUNT(driver->session->counters, watches, 1);
       cancel_query(own->query);
-      own->query = query_contention(at, on_linger_contention);
+      query_contention(at, false);
       return;
     case EL_WATCH_PUT:
       if (!el_bytes_are_equal(event->key, el_keys_own(&driver->keys)) &&
@@ -916,9 +892,7 @@ static void look_later(client_entry *at) {
 
 static void on_look(el_timer *timer) {
   linger *own = EL_CONTAINER_OF(timer, linger, look);
-  if (own->query == NULL) {
-    own->query = query_contention(own->at, on_look_answer);
-  }
+  if (own->query == NULL) query_contention(own->at, true);
   look_later(own->at);
 }
 
@@ -973,9 +947,6 @@ static void carry_out(const el_local_action *action) {
       return;
     case EL_LOCAL_REPORT_RELEASED:
       end_release(waiter_of(action->acquisition), action);
-      return;
-    case EL_LOCAL_QUERY_CONTENTION:
-      ask_contention(at);
       return;
     case EL_LOCAL_START_WATCH:
       start_linger(at);

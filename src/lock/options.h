@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "net/endpoint.h"
-#include "protocol/handoff_budget.h"
+#include "protocol/local_queue.h"
 #include "tls/tls.h"
 
 enum { EL_ENDPOINTS_MAX = 32 };

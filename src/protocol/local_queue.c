@@ -96,8 +96,14 @@ static bool may_hand_off(const el_local_queue *queue,
                          const el_local_entry *entry,
                          const el_local_context *context) {
   return entry->machine->state == EL_ENTRY_HELD && context->is_proven &&
-         el_handoff_budget_has_room(&entry->budget, limits_of(queue, context),
-                                    context->now_ms);
+         entry->holds < limits_of(queue, context)->holds &&
+         context->now_ms < entry->granted_ms + limits_of(queue, context)->ms;
+}
+
+static void start_budget(el_local_entry *entry,
+                         const el_local_context *context) {
+  entry->granted_ms = context->now_ms;
+  entry->holds = 1;
 }
 
 /* ---- actions ---- */
@@ -196,21 +202,14 @@ static void grant(el_acquisition *acquisition, int64_t mod_rev,
   }
 }
 
-static void query_contention(el_local_entry *entry, el_local_actions *out) {
-  entry->is_querying = true;
-  push_for(out, EL_LOCAL_QUERY_CONTENTION, entry);
-}
-
 /* Lets |acquisition|, which waits, hold by the key of |entry|. */
 static void hand_off(el_local_queue *queue, el_local_entry *entry,
                      el_acquisition *acquisition, int64_t mod_rev,
-                     const el_local_context *context, el_local_actions *out) {
-  bool must_query = el_handoff_budget_spend(
-      &entry->budget, limits_of(queue, context), context->now_ms);
+                     el_local_actions *out) {
+  entry->holds++;
   enter(queue, entry, acquisition);
   grant(acquisition, mod_rev, out);
   step_entry(entry, EL_ENTRY_ON_HANDED_OFF, out);
-  if (must_query) query_contention(entry, out);
 }
 
 /* Grants the lingering key of |entry| to the first acquisition in |waiting|. The handoff budget
@@ -221,7 +220,7 @@ static void take_lingering(el_local_queue *queue, el_local_entry *entry,
   el_acquisition *next = TAILQ_FIRST(&queue->waiting);
   int64_t mod_rev = entry->mod_rev;
   stop_lingering(entry, out);
-  el_handoff_budget_start(&entry->budget, context->now_ms);
+  start_budget(entry, context);
   enter(queue, entry, next);
   grant(next, mod_rev, out);
 }
@@ -247,7 +246,7 @@ static bool try_hand_off(el_local_queue *queue, el_local_entry *entry,
       !may_hand_off(queue, entry, context)) {
     return false;
   }
-  hand_off(queue, entry, next, mod_rev, context, out);
+  hand_off(queue, entry, next, mod_rev, out);
   return true;
 }
 
@@ -260,8 +259,6 @@ static bool try_linger(const el_local_queue *queue, el_local_entry *entry,
     return false;
   }
   entry->is_lingering = true;
-  /* Ignore an answer that comes later: it is about the previous hold. */
-  entry->is_querying = false;
   entry->mod_rev = mod_rev;
   step_entry(entry, EL_ENTRY_ON_HANDED_OFF, out);
   push_for(out, EL_LOCAL_SET_TIMER, entry)->at_ms = context->now_ms + linger_ms;
@@ -361,52 +358,19 @@ static void on_max_hold(el_local_queue *queue, el_acquisition *acquisition,
 
 /* ---- the next acquisition ---- */
 
-typedef enum sharing {
-  SHARE_NOT,     /* the budget is spent, and other clients wait */
-  SHARE_UNKNOWN, /* a contention query is in flight */
-  SHARE_NOW
-} sharing;
-
-/* Tells whether |next|, a reader, may share the key of |entry|. If |answer| says that no other
- * client waits, all readers that wait now may share, even if the answer took longer than the
- * budget. */
-static sharing may_share(const el_local_queue *queue, el_local_entry *entry,
-                         const el_acquisition *next,
-                         const el_local_event *answer,
-                         const el_local_context *context,
-                         el_local_actions *out) {
-  if (!context->is_proven) return SHARE_NOT;
-  if (next->is_share_only || may_hand_off(queue, entry, context))
-    return SHARE_NOW;
-  if (answer != NULL && entry == answer->entry) {
-    return answer->contention == EL_CONTENTION_NONE ? SHARE_NOW : SHARE_NOT;
-  }
-  if (!entry->is_querying &&
-      el_handoff_budget_begin_query(&entry->budget, context->now_ms)) {
-    query_contention(entry, out);
-  }
-  return entry->is_querying ? SHARE_UNKNOWN : SHARE_NOT;
-}
-
-/* Lets |next| share the hold of other readers, if it may. */
-static sharing share_hold(el_local_queue *queue, el_acquisition *next,
-                          const el_local_event *answer,
-                          const el_local_context *context,
-                          el_local_actions *out) {
+/* Lets |next|, a reader, share the hold of other readers, if it may. */
+static bool share_hold(el_local_queue *queue, el_acquisition *next,
+                       const el_local_context *context, el_local_actions *out) {
   el_local_entry *entry;
-  sharing best = SHARE_NOT;
   TAILQ_FOREACH(entry, &queue->entries, link) {
-    sharing how;
-    if (!has_acquisitions(entry) || entry->machine->state != EL_ENTRY_HELD)
-      continue;
-    how = may_share(queue, entry, next, answer, context, out);
-    if (how == SHARE_NOW) {
-      hand_off(queue, entry, next, 0, context, out);
-      return how;
+    if (has_acquisitions(entry) && entry->machine->state == EL_ENTRY_HELD &&
+        context->is_proven &&
+        (next->is_share_only || may_hand_off(queue, entry, context))) {
+      hand_off(queue, entry, next, 0, out);
+      return true;
     }
-    if (how == SHARE_UNKNOWN) best = how;
   }
-  return best;
+  return false;
 }
 
 /* Lets |next| wait on an entry on which other readers wait, if there is one. A try gets an entry of
@@ -431,8 +395,6 @@ static void start(el_local_queue *queue, el_local_entry *entry,
   TAILQ_REMOVE(&queue->entries, entry, link);
   TAILQ_INSERT_TAIL(&queue->entries, entry, link);
   entry->is_downgraded = entry->is_contended = false;
-  /* Ignore an answer that comes later: it is about the previous key. */
-  entry->is_querying = false;
   enter(queue, entry, next);
   action->acquisition = next;
   action->try_once = is_try(next);
@@ -480,27 +442,26 @@ static bool waits_for_delete(const el_local_queue *queue,
 
 /* Gives the first waiting acquisition a key or an entry. Returns false if that is not possible
  * now. */
-static bool serve_next(el_local_queue *queue, const el_local_event *answer,
-                       const el_local_context *context, el_local_actions *out) {
+static bool serve_next(el_local_queue *queue, const el_local_context *context,
+                       el_local_actions *out) {
   el_acquisition *next = TAILQ_FIRST(&queue->waiting);
   el_local_entry *lingering = find_lingering(queue);
-  sharing how = SHARE_NOT;
   if (lingering != NULL && context->is_proven) {
     take_lingering(queue, lingering, context, out);
     return true;
   }
   if (lingering != NULL) stop(lingering, EL_ENTRY_ON_RELEASE, out);
-  if (is_shared(queue)) how = share_hold(queue, next, answer, context, out);
-  if (how != SHARE_NOT) return how == SHARE_NOW;
-  if (is_shared(queue) && share_wait(queue, next)) return true;
+  if (is_shared(queue) &&
+      (share_hold(queue, next, context, out) || share_wait(queue, next))) {
+    return true;
+  }
   return !waits_for_delete(queue, next, context) && start_one(queue, next, out);
 }
 
-static void settle(el_local_queue *queue, const el_local_event *answer,
-                   const el_local_context *context, el_local_actions *out) {
+static void settle(el_local_queue *queue, const el_local_context *context,
+                   el_local_actions *out) {
   if (!context->has_lease) return;
-  while (!TAILQ_EMPTY(&queue->waiting) &&
-         serve_next(queue, answer, context, out)) {
+  while (!TAILQ_EMPTY(&queue->waiting) && serve_next(queue, context, out)) {
   }
 }
 
@@ -531,9 +492,7 @@ static void on_granted(const el_local_queue *queue, el_local_entry *entry,
   int64_t mod_rev = el_write_order_initial_rev((el_mode)queue->mode, rev);
   el_acquisition *acquisition;
   assert(has_acquisitions(entry));
-  el_handoff_budget_start(&entry->budget, context->now_ms);
-  /* Ignore an answer that comes later: it is about the previous grant. */
-  entry->is_querying = false;
+  start_budget(entry, context);
   TAILQ_FOREACH(acquisition, &entry->acquisitions, link) {
     grant(acquisition, mod_rev, out);
   }
@@ -613,18 +572,6 @@ static void end_lingering(el_local_queue *queue, el_local_actions *out) {
   }
 }
 
-static void on_contention_answer(el_local_queue *queue,
-                                 const el_local_event *event,
-                                 const el_local_context *context,
-                                 el_local_actions *out) {
-  el_local_entry *entry = event->entry;
-  if (!entry->is_querying) return; /* the answer is about an earlier grant */
-  entry->is_querying = false;
-  el_handoff_budget_end_query(&entry->budget, event->contention);
-  if (event->contention == EL_CONTENTION_WAITERS) on_contender(entry, out);
-  settle(queue, event, context, out);
-}
-
 static void on_timer(el_local_entry *entry, el_local_actions *out) {
   if (entry->is_lingering) stop(entry, EL_ENTRY_ON_RELEASE, out);
 }
@@ -690,9 +637,6 @@ static void apply(el_local_queue *queue, const el_local_event *event,
     case EL_LOCAL_ON_ENTRY_REPORT:
       on_entry_report(queue, event->entry, event->report, context, out);
       return; /* the entry has not finished its step: settle later */
-    case EL_LOCAL_ON_CONTENTION_ANSWER:
-      on_contention_answer(queue, event, context, out);
-      return;
     case EL_LOCAL_ON_CONTENDER:
       if (event->entry != NULL) {
         on_contender(event->entry, out);
@@ -718,7 +662,7 @@ static void apply(el_local_queue *queue, const el_local_event *event,
     case EL_LOCAL_ON_SETTLE:
       break;
   }
-  settle(queue, NULL, context, out);
+  settle(queue, context, out);
 }
 
 void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
@@ -787,16 +731,12 @@ const char *el_local_queue_check(const el_local_queue *queue,
   const el_acquisition *next = TAILQ_FIRST(&queue->waiting);
   const el_local_entry *entry;
   uint32_t n = 0;
-  bool is_querying = false;
   TAILQ_FOREACH(entry, &queue->entries, link) {
     const char *broken = check_entry(queue, entry);
     if (broken != NULL) return broken;
     n += !is_free(entry);
-    is_querying =
-        is_querying || (entry->is_querying && has_acquisitions(entry));
   }
   if (next == NULL || !context->has_lease || n >= capacity(queue) ||
-      (is_shared(queue) && is_querying) ||
       waits_for_delete(queue, next, context)) {
     return NULL;
   }

@@ -13,11 +13,12 @@
  *
  * - A plain lock, a write lock and a multi-lock have one entry at a time. A write lock has one more
  *   entry for each holder that was downgraded. A semaphore has up to as many entries as permits.
- * - Handoff: an acquisition that ends its hold passes its key to the next one that waits, within
- *   the handoff budget (handoff_budget.h).
- * - Sharing: several readers hold by one key, within the same budget. When the budget is spent, the
- *   client sends a contention query. If no other client waits for the key, all waiting readers
- *   share it.
+ * - Handoff: an acquisition that ends its hold passes its key to the next one that waits. This saves
+ *   two writes to etcd, but other clients that queue behind the key wait longer. So the handoff
+ *   budget limits the holds by one key, and the time from the grant by etcd until the last of them
+ *   begins. (Cohort locks, Dice et al. 2012, have the same bound.)
+ * - Sharing: several readers hold by one key, within the same budget. When it is spent, the next
+ *   reader gets a key of its own.
  * - Linger: after the last unlock the entry may keep its key for a while, without an acquisition.
  *   The next acquisition that joins gets the key, as in a handoff. The key is deleted when its time
  *   is over, or when a contender comes. A contender is a key of another client that waits behind
@@ -34,7 +35,6 @@
 #include <sys/queue.h>
 
 #include "protocol/entry.h"
-#include "protocol/handoff_budget.h"
 
 typedef struct el_local_queue el_local_queue;
 typedef struct el_local_entry el_local_entry;
@@ -42,6 +42,12 @@ typedef struct el_acquisition el_acquisition;
 
 TAILQ_HEAD(el_acquisition_list, el_acquisition);
 TAILQ_HEAD(el_local_entry_list, el_local_entry);
+
+/* el_handoff_limits is the handoff budget of one key. */
+typedef struct el_handoff_limits {
+  int32_t holds; /* below 2: no handoff */
+  int64_t ms;    /* milliseconds after the grant; no further hold begins then */
+} el_handoff_limits;
 
 /* el_acquisition is one acquisition of a lock, waiting or holding. It is all zero at first; the
  * caller sets the options before it joins. */
@@ -76,13 +82,11 @@ struct el_local_entry {
   struct el_acquisition_list acquisitions;
   /* the acquisition that waits for the end of its release; NULL: none */
   el_acquisition *releasing;
-  union { /* saves memory: a client may hold thousands of locks */
-    el_handoff_budget budget;
-    /* while the key lingers: argument of el_write_order_init for the next hold */
-    int64_t mod_rev;
-  };
+  int64_t granted_ms; /* when the handoff budget began */
+  int32_t holds;      /* holds since then */
+  /* while the key lingers: argument of el_write_order_init for the next hold */
+  int64_t mod_rev;
   bool is_lingering : 1; /* the entry keeps its key without an acquisition */
-  bool is_querying : 1;  /* a contention query is in flight */
   /* the queue is watched for contenders: from START_WATCH to STOP_WATCH */
   bool is_watched : 1;
   /* since the grant, a key was seen that waits for this entry's key */
@@ -136,8 +140,6 @@ typedef struct el_local_event {
     EL_LOCAL_ON_DOWNGRADED,
     /* the state machine of |entry| reports |report| */
     EL_LOCAL_ON_ENTRY_REPORT,
-    /* QUERY_CONTENTION for |entry| was answered: see |contention| */
-    EL_LOCAL_ON_CONTENTION_ANSWER,
     /* a key waits, or may wait, for the key of |entry|; |entry| NULL: an acquisition joins a
      * conflicting local queue of this client */
     EL_LOCAL_ON_CONTENDER,
@@ -157,7 +159,6 @@ typedef struct el_local_event {
   el_loss loss;
   int64_t mod_rev; /* leave: el_write_order_handoff_rev of the hold */
   const el_entry_action *report;
-  el_contention contention;
   const el_error *err; /* copied to REPORT_FAILED */
 } el_local_event;
 
@@ -180,8 +181,6 @@ typedef struct el_local_action {
     EL_LOCAL_REPORT_LOST,
     /* the release of |acquisition| has ended; |release| tells how */
     EL_LOCAL_REPORT_RELEASED,
-    /* ask etcd whether keys wait for the key of |entry|; ON_CONTENTION_ANSWER follows */
-    EL_LOCAL_QUERY_CONTENTION,
     /* give ON_CONTENDER when a key waits for the key of |entry| */
     EL_LOCAL_START_WATCH,
     EL_LOCAL_STOP_WATCH, /* end the watch of START_WATCH */

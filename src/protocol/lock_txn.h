@@ -10,7 +10,6 @@
 #include "etcd/txn.h"
 #include "protocol/conflict_matrix.h"
 #include "protocol/entry.h"
-#include "protocol/handoff_budget.h"
 #include "protocol/key.h"
 #include "protocol/write_order.h"
 
@@ -56,6 +55,16 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_action *action,
                                   const el_txn_answer *answer);
+
+/* el_contention is the answer to a contention query: whether younger keys wait for our key. */
+typedef enum el_contention {
+  EL_CONTENTION_UNKNOWN, /* there was no answer */
+  EL_CONTENTION_NONE,
+  /* a key waits; or the query reached its limit before it could tell, because other keys, for
+   * example user data, are younger */
+  EL_CONTENTION_WAITERS,
+  EL_CONTENTION_KEY_LOST /* our key is gone, or is detached from our lease */
+} el_contention;
 
 /* el_lock_txn_build_contention builds the contention query: a read that shows whether younger keys
  * wait for ours. @thread any */
