@@ -59,7 +59,7 @@ describe("handoff within a client", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("lets another client that waits have the lock after handoff = 4 holds", function()
+  it("lets another client have the lock after handoff = 4 holds", function()
     local client, other = connect { handoff = 4, handoff_time = 60 }, connect { elsewhere = true }
     local lock = assert(client:lock "a")
     local asked = ask_many(client, 20)
@@ -79,7 +79,7 @@ describe("handoff within a client", function()
     assert.is_true(granted(asked[4]):token() > their_lock:token())
   end)
 
-  it("lets another client that waits have the lock after the default handoff_time of 0.05 s", function()
+  it("lets another client have the lock after the default handoff_time of 0.05 s", function()
     local client, other = connect { handoff = 1000 }, connect { elsewhere = true }
     local lock = assert(client:lock "a")
     local asked = ask_many(client, 20)

@@ -80,6 +80,8 @@ static struct {
   bool is_true; /* etcd renews no lease that is gone */
   bool is_calm; /* there are no faults; only watches may be silent */
   bool is_sabotaged[REVS_MAX], was_granted[REVS_MAX]; /* by create_revision */
+  /* by create_revision: since when no user wants the key; 0: one does */
+  int64_t idle_us[REVS_MAX];
   gone_key gone[GONE_MAX];
   int n_gone;
   gone_key deleted[DELETED_MAX]; /* the last keys that an admin has deleted */
@@ -478,6 +480,35 @@ static void look_at_waiters(void) {
       it->freed_us = world_now_us();
     } else if (world_now_us() - it->freed_us > limit_us(it)) {
       world_violate("progress", "%s waits for a free lock", describe(it));
+    }
+  }
+}
+
+static bool is_used(const program *in, int name) {
+  for (const user *it = in->users; it < in->users + in->n_users; it++) {
+    if (it->state != USER_IDLE && wants_name(&it->wish, name)) return true;
+  }
+  return false;
+}
+
+/* Without faults, a key that no user of its client wants stays only as long as it may linger. */
+static void look_at_keys(void) {
+  for (size_t i = 0; checks.is_calm && i < etcd_n_keys(checks.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.cluster, i);
+    const lease_record *from = find_lease(key->lease);
+    lock_key it = parse(key);
+    int64_t *idle_us = &checks.idle_us[key->create_rev];
+    const program *in;
+    if (it.name < 0 || from == NULL) continue;
+    in = &programs[from->program];
+    if (in->is_closing || is_used(in, it.name)) {
+      *idle_us = 0;
+    } else if (*idle_us == 0) {
+      *idle_us = world_now_us();
+    } else if (world_now_us() >
+               *idle_us + in->linger_max_ms * WORLD_MS + PROMPT_US) {
+      world_violate("a key does not linger for ever", "%.*s of p%d",
+                    (int)key->key.len, key->key.data, from->program);
     }
   }
 }
@@ -935,6 +966,7 @@ static void look(void *arg) {
     checks.n_gone = 0;
     look_at_holds();
     look_at_waiters();
+    look_at_keys();
   }
   checks.has_fiber = false;
 }

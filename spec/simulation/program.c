@@ -100,8 +100,8 @@ static el_mode pick_mode(void) {
       return world_chance(200)   ? EL_MODE_LOCK
              : world_chance(400) ? EL_MODE_WRITE
                                  : EL_MODE_READ;
-    case KINDS_PERMIT:
-      return EL_MODE_PERMIT;
+    case KINDS_PERMIT: /* a permit conflicts with no lock */
+      return world_chance(100) ? EL_MODE_LOCK : EL_MODE_PERMIT;
     case KINDS_MULTI:
       return world_chance(300)   ? EL_MODE_LOCK
              : world_chance(300) ? EL_MODE_READ
@@ -204,7 +204,10 @@ static void downgrade(user *of) {
 }
 
 static void use(user *of) {
-  if (of->wish.mode != EL_MODE_READ && world_chance(programs_behave.writing)) {
+  bool is_beside_permits =
+      of->wish.mode == EL_MODE_LOCK && programs_behave.kinds == KINDS_PERMIT;
+  if (of->wish.mode != EL_MODE_READ && !is_beside_permits &&
+      world_chance(programs_behave.writing)) {
     write_data(of);
   }
   if (of->wish.mode == EL_MODE_WRITE &&
