@@ -191,7 +191,7 @@ end
 -- Returns a scripted server in front of the suite's etcd, and a client of this server with
 -- |options|.
 function M.through_scripted(options, more)
-  if type(options) == "string" then options = more end -- TODO
+  if type(options) == "string" then options = more end -- the specs that do not use the fixture yet
   local server = M.scripted()
   return server, M.connector(options) { endpoints = server:endpoint() }
 end
@@ -211,22 +211,31 @@ function M.assert_nothing_left(etcd, prefix, use)
   end, 5, "close ends within 0.5 s")
 end
 
--- Returns how many clients and scripted servers are open, for close_all.
-function M.open()
-  return { clients = #open, servers = #servers }
-end
+-- Return how many clients and scripted servers are open, for close_clients and stop_servers.
+function M.open_clients() return #open end
+function M.open_servers() return #servers end
 
--- Closes the clients and stops the scripted servers, except those that |spared| counts (nil: none).
-function M.close_all(spared)
+-- Closes the clients except the first |spared| (0).
+function M.close_clients(spared)
   kept = {}
-  for i = #open, 1 + (spared and spared.clients or 0), -1 do
+  for i = #open, 1 + (spared or 0), -1 do
     open[i]:close()
     open[i] = nil
   end
-  for i = #servers, 1 + (spared and spared.servers or 0), -1 do
+end
+
+-- Stops the scripted servers except the first |spared| (0).
+function M.stop_servers(spared)
+  for i = #servers, 1 + (spared or 0), -1 do
     servers[i]:stop()
     servers[i] = nil
   end
+end
+
+-- Closes all clients and stops all scripted servers, for a test that goes on after this.
+function M.close_all()
+  M.close_clients()
+  M.stop_servers()
 end
 
 -- Fails unless the results of a call are nil, a message and |code|. Returns the message.

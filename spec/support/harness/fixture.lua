@@ -9,9 +9,14 @@
 --   client_options   client_options { ttl = 60 } sets options of all these clients: for the file,
 --                    or in before_each for the test. A function returns the options at each connect
 --   scripted_client  does the same, and makes `client` a client of the scripted server `server`
+--   with_nginx       with_nginx { ... } runs nginx (see Nginx.start) around the tests of a block as
+--                    `nginx`. By default its client is one of etcd with the prefix
+--   clear_etcd       for after_each, if the tests leave keys and leases in etcd
 --   assert_fails     assert_fails(code, ...) checks the results of a call that failed
 --   MODULES          each module under its name, which the first use loads
 
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
 local busted = require "busted"
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"
@@ -22,8 +27,11 @@ local M = {}
 
 local MODULES = {
   cjson = "cjson",
+  core = "etcdlock.core",
+  cqueues = "cqueues",
   etcdlock = "etcdlock",
   uv = "luv",
+  write_file = "bench.write_file",
   -- the harness
   Stage = "spec.support.harness.error_stage",
   clients = "spec.support.harness.clients",
@@ -96,14 +104,34 @@ OF_TEST = {
   server = function() return clients.scripted() end,
 }
 
+local function with_nginx(opts)
+  if opts.client == nil then
+    opts.client = { endpoints = suite.endpoint(), prefix = suite.prefix(), ttl = 5 }
+  end
+  busted.setup(function() env.nginx = Nginx.start(opts) end)
+  busted.teardown(function()
+    env.nginx:assert_no_errors()
+    env.nginx:stop()
+  end)
+end
+
+-- Closes the clients, deletes the keys with the prefix, and revokes all leases.
+local function clear_etcd()
+  clients.close_all()
+  suite.etcd():del_all(suite.prefix())
+  suite.etcd():revoke_all()
+end
+
 -- Each function returns the value of a global.
 local OF_FILE = {
   assert_fails = function() return clients.assert_fails end,
+  clear_etcd = function() return clear_etcd end,
   client_options = function() return function(options) set(options, false) end end,
   connect = function() return connect end,
   etcd = suite.etcd,
   prefix = suite.prefix,
   scripted_client = function() return function(options) set(options, true) end end,
+  with_nginx = function() return with_nginx end,
 }
 
 -- Gives |file|, an element of busted, the globals.
@@ -119,21 +147,33 @@ function M.begin_file(file)
   file.env = env
 end
 
--- What was open before the test: it belongs to the file, whose end closes it.
-local open
+-- Closes what was opened after |open| was noted (nil: everything). A client of an nginx worker may
+-- need a scripted server, and any client may need a proxy or an etcd.
+local function close(open)
+  open = open or {}
+  clients.close_clients(open.clients)
+  local ok, failure = pcall(Nginx.stop_all, open.nginx)
+  clients.stop_servers(open.servers)
+  proc.destroy_children(open.children)
+  suite.stop_clusters(open.clusters)
+  temporary.remove_all(open.directories)
+  if not ok then error(failure, 0) end
+end
+
+local open -- before the test: this belongs to the file, whose end closes it
 
 local function begin_test()
   of_file = of_test
-  open = { clients.open(), temporary.open(), proc.open() }
+  open = {
+    clients = clients.open_clients(), servers = clients.open_servers(), nginx = Nginx.open(),
+    children = proc.open(), clusters = Etcd.open(), directories = temporary.open(),
+  }
 end
 
--- Closes what the test has opened.
 local function end_test()
   of_test = of_file
   for name in pairs(OF_TEST) do env[name] = nil end
-  clients.close_all(open[1])
-  proc.destroy_children(open[3])
-  temporary.remove_all(open[2])
+  close(open)
 end
 
 -- Makes busted close after each test what the test has opened.
@@ -144,9 +184,7 @@ end
 
 -- Closes what a spec file has left open.
 function M.end_file()
-  clients.close_all()
-  proc.destroy_children()
-  temporary.remove_all()
+  close()
 end
 
 return M

@@ -14,7 +14,7 @@ local wait = require "spec.support.harness.wait"
 local Etcd = {}
 Etcd.__index = Etcd
 
-local started = {}
+local started, last = {}, 0 -- each cluster with its number, and the number of the last one
 
 -- Arguments in ms, for a single member and for several. etcd's defaults, 100 and 1000, would delay
 -- each election by about a second. Several members share this machine and need longer periods.
@@ -156,7 +156,8 @@ local function launch(opts)
   }, Etcd)
   self.gateway = Gateway.new(function() return running_member(self).gateway end)
   local temporary = os.getenv "TMPDIR" or "/tmp"
-  started[self] = true
+  last = last + 1
+  started[self] = last
   self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
   local cluster = {}
   for i = 1, opts.members or 1 do
@@ -225,10 +226,15 @@ function Etcd:stop()
   started[self] = nil
 end
 
--- Stops all clusters except |spared|.
-function Etcd.stop_all(spared)
-  for etcd in pairs(started) do
-    if etcd ~= spared then etcd:stop() end
+-- Returns the number of the last cluster, for stop_all.
+function Etcd.open()
+  return last
+end
+
+-- Stops all clusters except |spared|, and except those up to number |from| (0).
+function Etcd.stop_all(spared, from)
+  for etcd, number in pairs(started) do
+    if etcd ~= spared and number > (from or 0) then etcd:stop() end
   end
 end
 

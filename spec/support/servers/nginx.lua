@@ -22,7 +22,7 @@ function Nginx.has_lua()
   return uv.fs_stat(MODULES .. "ngx_http_lua_module.so") ~= nil
 end
 
-local started = {}
+local started, last = {}, 0 -- each nginx with its number, and the number of the last one
 
 -- ---- configuration ------------------------------------------------------------
 
@@ -155,14 +155,16 @@ end
 --   main, http, server  configuration text for these contexts
 --   init, init_worker   Lua source for these phases
 --   client              options of connect: each worker connects `client` before init_worker
+--   logs_errors         true: the test makes nginx log errors
 --   locations           path -> Lua source of the content handler, or
 --                       { phase = Lua source, …, conf = configuration text }
 function Nginx.start(opts)
-  local self = setmetatable({ port = port.free() }, Nginx)
+  local self = setmetatable({ port = port.free(), logs_errors = opts.logs_errors }, Nginx)
   local temporary = os.getenv "TMPDIR" or "/tmp"
   self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
   assert(uv.fs_mkdir(self.dir .. "/tmp", tonumber("777", 8)))
-  started[self] = true
+  last = last + 1
+  started[self] = last
   local ok, failure = pcall(function()
     configure(self, opts)
     spawn(self)
@@ -202,14 +204,24 @@ function Nginx:stop()
   started[self] = nil
 end
 
--- Stops all running nginx. Returns the lines about errors that their logs contained before.
-function Nginx.stop_all()
+-- Returns the number of the last nginx, for stop_all.
+function Nginx.open()
+  return last
+end
+
+-- Stops all running nginx, except those up to number |from| (0). Raises if the logs of the others
+-- contained lines about errors.
+function Nginx.stop_all(from)
   local errors = {}
-  for nginx in pairs(started) do
-    for _, line in ipairs(nginx:errors()) do errors[#errors + 1] = line end
-    nginx:stop()
+  for nginx, number in pairs(started) do
+    if number > (from or 0) then
+      for _, line in ipairs(nginx.logs_errors and {} or nginx:errors()) do
+        errors[#errors + 1] = line
+      end
+      nginx:stop()
+    end
   end
-  return errors
+  if errors[1] then error(#errors .. " errors in nginx's log: " .. errors[1], 0) end
 end
 
 -- ---- requests -------------------------------------------------------------------
