@@ -2,22 +2,15 @@
 -- streams and tokens.
 -- Needs: one plain member.
 
-local Stage = require "spec.support.harness.error_stage"
-local etcdlock = require "etcdlock"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local stage = Stage.new(prefix)
 local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM
-local ROWS, UNAVAILABLE = rows.ROWS, rows.STATUS.UNAVAILABLE
+local ROWS, UNAVAILABLE = error_rows.ROWS, error_rows.STATUS.UNAVAILABLE
 local within = Stage.within
 
 local function look() return stage:look() end
 
-local each_row = rows.tests_with(stage:undisturbed(it))
-local each_row_in_vain = rows.tests_with(stage:undisturbed(it, TIMEOUT))
+local each_row = error_rows.tests_with(stage:undisturbed(it))
+local each_row_in_vain = error_rows.tests_with(stage:undisturbed(it, TIMEOUT))
 
 setup(function() stage:open() end)
 teardown(function() stage:close() end)
@@ -83,7 +76,6 @@ describe("lock gets exactly one lease after LeaseGrant has ended with", function
     assert(stage.client:lock("a", { timeout = LONG }))
     stage.await_leases(1)
   end, function(row) return row.retriable end)
-
   it("no answer", function()
     stage:connect(LONG_LEASE)
     stage.server:answer("LeaseGrant", "never", 0, nil, 1)
@@ -198,7 +190,6 @@ describe("Authenticate is not repeated for each call after", function()
     end
     assert.equal(before + 1, stage.server:calls "Authenticate")
   end, function(row) return row.definite and not row.retriable and not row.auth_off end)
-
   it("a refusal, but is retried within 3 s", function()
     stage:connect { user = "somebody", password = "secret" }
     stage:script(ROWS[6], "Authenticate", 1)

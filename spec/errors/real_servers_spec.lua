@@ -8,55 +8,16 @@
 --   UNIMPLEMENTED: needs another gRPC service in place of etcd
 -- Needs: one plain member.
 
-local Etcd = require "spec.support.servers.etcd"
-local Scripted = require "spec.support.servers.scripted"
-local certs = require "spec.support.servers.certs"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local rounds = require "spec.support.harness.rounds"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
 -- Seconds, less than the `timeout` of the clients here.
 local SOON = 4
 
--- Functions that undo what a test has done, called in reverse order.
-local cleanup
-
-before_each(function() cleanup = {} end)
-
-local function clean_up()
-  for _ = 1, #cleanup do table.remove(cleanup)() end
-end
-
-after_each(clean_up)
-
 local function connect(endpoints, opts)
-  local all = { endpoints = endpoints, prefix = prefix, timeout = 5 }
-  for name, value in pairs(opts or {}) do all[name] = value end
-  local client = assert(etcdlock.connect(all))
-  cleanup[#cleanup + 1] = function() client:close() end
-  return client
-end
-
-local function listen_to(etcd)
-  local server = Scripted.start(etcd)
-  cleanup[#cleanup + 1] = function() server:stop() end
-  return server
-end
-
-local function start(opts)
-  local etcd = Etcd.start(opts)
-  cleanup[#cleanup + 1] = function() etcd:stop() end
-  return etcd
+  return clients.connector(opts) { endpoints = endpoints, timeout = 5 }
 end
 
 -- Returns the first row for the number |status| and |text|, or nil.
 local function row_of(status, text)
-  for _, row in ipairs(rows.ROWS) do
+  for _, row in ipairs(error_rows.ROWS) do
     if row.number == status and (not row[2] or text:find(row[2], 1, true)) then return row end
   end
 end
@@ -64,7 +25,7 @@ end
 -- Asserts that the last refusal of a |method| by etcd had |status| and |text|; returns their row.
 local function assert_heard(server, method, status, text)
   local number, said = server:heard(method)
-  assert.same({ rows.STATUS[status], text }, { number, said })
+  assert.same({ error_rows.STATUS[status], text }, { number, said })
   return row_of(number, said)
 end
 
@@ -83,7 +44,7 @@ end
 
 describe("etcd", function()
   it('answers "lease not found" for a revoked lease, and the client gets a new one', function()
-    local server = listen_to(suite.endpoint())
+    local server = clients.scripted()
     local client = connect(server:endpoint())
     assert(client:lock "a"):unlock()
     local lease = client:lease()
@@ -95,7 +56,7 @@ describe("etcd", function()
   end)
 
   it('without authentication answers "not enabled" to a user, and locks are granted', function()
-    local server = listen_to(suite.endpoint())
+    local server = clients.scripted()
     local client = connect(server:endpoint(), { user = "somebody", password = "secret" })
     assert(client:lock "a"):unlock()
     assert_heard(server, "Authenticate", "FAILED_PRECONDITION",
@@ -104,8 +65,8 @@ describe("etcd", function()
 
   it("refuses requests to a learner, and the client asks another member", function()
     rounds.undisturbed(function(timed)
-      local etcd = start()
-      local server = listen_to(etcd:add_learner())
+      local etcd = Etcd.start()
+      local server = clients.scripted(etcd:add_learner())
       local client = connect(server:endpoint() .. "," .. etcd:endpoint())
       local from = wait.now()
       timed(function() assert(client:lock "a"):unlock() end)
@@ -120,18 +81,18 @@ describe("etcd", function()
       assert.equal("unavailable", code)
       assert.matches(server.address .. ": etcdserver: rpc not supported for learner", message, 1,
         true)
-    end, clean_up)
+    end, clients.close_all)
   end)
 
   it('refuses values of 1.6 and 3 MB as too large, and put fails with "invalid"', function()
-    local server = listen_to(suite.endpoint())
+    local server = clients.scripted()
     local lock = assert(connect(server:endpoint()):lock "a")
     local _, message, code = lock:put(prefix .. "data", ("v"):rep(1600000))
     assert_told(server, assert_heard(server, "Txn", "INVALID_ARGUMENT",
       "etcdserver: request is too large"), nil, message, code)
     _, message, code = lock:put(prefix .. "data", ("v"):rep(3000000))
     local status, said = server:heard "Txn"
-    assert.equal(rows.STATUS.RESOURCE_EXHAUSTED, status)
+    assert.equal(error_rows.STATUS.RESOURCE_EXHAUSTED, status)
     assert.matches("grpc: received message larger than max", said, 1, true)
     assert.equal("invalid", code)
     assert.matches("received message larger than max", message, 1, true)
@@ -139,8 +100,8 @@ describe("etcd", function()
   end)
 
   it('with a full database refuses requests, and lock fails with "no_space"', function()
-    local etcd = start { args = { "--quota-backend-bytes", "2000000" } }
-    local server = listen_to(etcd:endpoint())
+    local etcd = Etcd.start { args = { "--quota-backend-bytes", "2000000" } }
+    local server = clients.scripted(etcd:endpoint())
     local client = connect(server:endpoint())
     local lock = assert(client:lock "a")
     wait.eventually(function()
@@ -158,7 +119,7 @@ describe("etcd with authentication", function()
 
   setup(function()
     -- Only a signed token contains the revision at which it was made, and can be too old.
-    files = certs.new()
+    files = Certs.new()
     local key, public = files:key "rsa", files:path "public.pem"
     proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
     -- At the default cost of bcrypt, a busy machine may check a password for longer than a request
@@ -181,14 +142,14 @@ describe("etcd with authentication", function()
   end)
 
   local function assert_refused(method, status, text, opts, name)
-    local server = listen_to(etcd:endpoint())
+    local server = clients.scripted(etcd:endpoint())
     opts.prefix = ""
     local ok, message, code = connect(server:endpoint(), opts):lock(prefix .. name)
     assert_told(server, assert_heard(server, method, status, text), ok, message, code)
   end
 
   it('answers "user name is empty" to a client without a user', function()
-    local server, text = listen_to(etcd:endpoint()), "etcdserver: user name is empty"
+    local server, text = clients.scripted(etcd:endpoint()), "etcdserver: user name is empty"
     local ok, message, code = connect(server:endpoint(), { prefix = "" }):lock(prefix .. "a")
     -- Since etcd 3.5.28 and 3.6.9 a lease needs a user, too.
     local method = server:heard "LeaseGrant" ~= 0 and "LeaseGrant" or "Txn"
@@ -208,7 +169,7 @@ describe("etcd with authentication", function()
   end)
 
   it('answers "permission denied" for a key without permission', function()
-    local server = listen_to(etcd:endpoint())
+    local server = clients.scripted(etcd:endpoint())
     local client = connect(server:endpoint(), { user = "locker", password = "secret", prefix = "" })
     local ok, message, code = client:lock "another/a"
     assert_told(server, assert_heard(server, "Txn", "PERMISSION_DENIED",
@@ -217,7 +178,7 @@ describe("etcd with authentication", function()
 
   it("refuses a token older than a role change, and the client gets a new one", function()
     rounds.undisturbed(function(timed, round)
-      local server = listen_to(etcd:endpoint())
+      local server = clients.scripted(etcd:endpoint())
       local client = connect(server:endpoint(), { user = "locker", password = "secret" })
       local function use() assert(client:lock "a"):unlock() end
       timed(use)
@@ -225,14 +186,14 @@ describe("etcd with authentication", function()
       timed(use)
       assert_heard(server, "Txn", "INVALID_ARGUMENT", "etcdserver: revision of auth store is old")
       assert.equal(2, server:calls "Authenticate")
-    end, clean_up)
+    end, clients.close_all)
   end)
 end)
 
 describe("a member without a leader", function()
   it('answers "no leader", and lock fails with "unavailable"', function()
-    local etcd = start { members = 3 }
-    local server = listen_to(etcd:endpoint())
+    local etcd = Etcd.start { members = 3 }
+    local server = clients.scripted(etcd:endpoint())
     -- The TTL is long, because a client whose lease has ended requests a lease and sends no Txn.
     local client = connect(server:endpoint(), { ttl = 60 })
     assert(client:lock "a"):unlock()
@@ -243,7 +204,7 @@ describe("a member without a leader", function()
       local _
       _, message, code = client:lock("a", { timeout = 1 })
       local status, said = server:heard "Txn"
-      return status == rows.STATUS.UNAVAILABLE and said == "etcdserver: no leader", said
+      return status == error_rows.STATUS.UNAVAILABLE and said == "etcdserver: no leader", said
     end, 20, "no leader")
     assert.equal("unavailable", code, message)
     assert.matches(server.address, message, 1, true)
@@ -271,7 +232,6 @@ describe("a call to an endpoint", function()
       print("port " .. server:getsockname().port)
       uv.run()
     ]], text)
-    cleanup[#cleanup + 1] = function() child:destroy() end
     return "127.0.0.1:" .. child:expect "^port (%d+)"
   end
 
@@ -287,28 +247,16 @@ describe("a call to an endpoint", function()
     assert.matches("not an etcd", message, 1, true)
   end
 
-  it('of a web server fails with "protocol" at once', function()
-    assert_no_etcd(serve "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-      "the server speaks HTTP/1, not gRPC")
-  end)
-
   it('of an SSH server fails with "protocol" at once', function()
     assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n",
       "the server does not speak HTTP/2")
   end)
 
-  it('without a server fails with "unavailable" and "Connection refused"', function()
-    local _, message, code = connect("127.0.0.1:1"):lock("a", { timeout = 0.5 })
-    assert.equal("unavailable", code)
-    assert.matches("127.0.0.1:1: Connection refused", message, 1, true)
-  end)
-
   it('of a paused etcd fails with "unavailable", also on a new connection', function()
-    local etcd = start()
+    local etcd = Etcd.start()
     local client = connect(etcd:endpoint())
     assert(client:lock "a"):unlock()
     etcd:pause()
-    cleanup[#cleanup + 1] = function() etcd:resume() end
     local _, message, code = client:lock("a", { timeout = 2.5 })
     assert.equal("unavailable", code)
     assert.matches("the server accepts connections, but has not answered in time", message, 1, true)

@@ -3,17 +3,9 @@
 -- real etcd, whose keys show which requests were applied.
 -- Needs: one plain member.
 
-local Stage = require "spec.support.harness.error_stage"
-local core = require "etcdlock.core"
-local read_file = require "spec.support.harness.read_file"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local stage = Stage.new(prefix)
 local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM
-local STATUS, ROWS = rows.STATUS, rows.ROWS
+local STATUS, ROWS = error_rows.STATUS, error_rows.ROWS
 local within = Stage.within
 
 -- More texts for the last row of the table, from an etcd that cannot process a request.
@@ -27,13 +19,11 @@ local TROUBLE = {
 
 local function look() return stage:look() end
 
-local function lock_b()
-  return stage.client:lock("b", { timeout = LONG })
-end
+local function lock_b() return stage.client:lock("b", { timeout = LONG }) end
 
 local test = stage:undisturbed(it)
-local each_row = rows.tests_with(test)
-local each_row_in_vain = rows.tests_with(stage:undisturbed(it, TIMEOUT))
+local each_row = error_rows.tests_with(test)
+local each_row_in_vain = error_rows.tests_with(stage:undisturbed(it, TIMEOUT))
 
 setup(function() stage:open() end)
 teardown(function() stage:close() end)
@@ -194,7 +184,6 @@ describe("lock ends as the error table says after", function()
 
   each_row_in_vain(refuse, function(row) return row.retriable and not row.lease_gone end)
   each_row(refuse, function(row) return not row.retriable and not row.lease_gone end)
-
   test(ROWS[1].name .. ": it is granted with a new lease", function()
     local first = assert(stage:connect():lock "a")
     stage:script(ROWS[1], "Txn", 1)
@@ -221,7 +210,6 @@ describe("lock is retried and puts one key after", function()
     assert.is_true(lock:unlock())
     suite.etcd():await_keys(prefix .. "b", 0, 10)
   end, function(row) return row.retriable end)
-
   for status, texts in pairs(TROUBLE) do
     for _, text in ipairs(texts) do
       it(("%s %q"):format(status, text), function()

@@ -1,12 +1,46 @@
--- Messages of connect showed secrets that were given in the wrong place: the password of
--- user = "name:password", that of an endpoint "http://name:password@host:port", and the beginning
--- of a private key whose text was given where a file name is expected.
+-- Tests that messages show no secret and no control character.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
+-- Regression 138. Messages that the core made had invalid UTF-8 and characters that set the
+-- direction of writing, and tostring of a client had control characters. etcdlock doctor exited
+-- with 0 if its output was lost.
+after_each(function() etcd:del_all(prefix) end)
 
+-- Names, and how messages show them.
+local NAMES = {
+  { "a\255b", "a\\xffb" },
+  { "a\226\128\174b", "a\\xe2\\x80\\xaeb" }, -- U+202E
+  { "a\216\156b", "a\\xd8\\x9cb" }, -- U+061C
+  { "a\194\155b", "a\\xc2\\x9bb" }, -- U+009B
+  { "a\237\160\128b", "a\\xed\\xa0\\x80b" }, -- a surrogate
+  { "a\240\157\132\158b\195\164", "a\240\157\132\158b\195\164" }, -- U+1D11E, U+00E4
+}
+
+for _, name in ipairs(NAMES) do
+  it("a message of the core shows the name " .. name[2], function()
+    etcd:put_entry(prefix .. name[1] .. "/77")
+    local _, message = connect():lock(name[1], { timeout = 0.05 })
+    assert.matches('lock "' .. prefix .. name[2] .. '" was not ', message, 1, true)
+    etcd:revoke_all()
+  end)
+end
+
+it("tostring of a client has no control character", function()
+  local client = assert(etcdlock.connect { endpoints = "unix:/tmp/\27[31m", env = false })
+  assert.is_nil(tostring(client):find "\27")
+  client:close()
+end)
+
+it("etcdlock doctor exits with 1 if its output cannot be written", function()
+  local words, env = command.words()
+  local _, status = proc.run({ "sh", "-c",
+    ("exec '%s' '%s' doctor --prefix '%s' >/dev/full"):format(words[1], words[2], prefix) },
+    { env = env })
+  assert.equal(1, status)
+end)
+
+-- Regression 054. Messages of connect showed secrets that were given in the wrong place: the
+-- password of user = "name:password", that of an endpoint "http://name:password@host:port", and the
+-- beginning of a private key whose text was given where a file name is expected.
 local SECRET = "hunter2"
 local KEY = "-----BEGIN PRIVATE KEY-----\n" .. SECRET .. "\n-----END PRIVATE KEY-----\n"
 -- The beginning of KEY in base64, with "hunter2" for the rest.
@@ -16,7 +50,7 @@ local ENCODED = "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCm" .. SECRET
 -- shows no part of the secret.
 local function assert_refused(opts, field, fix)
   opts.env = false
-  local message = clients.assert_fails("invalid", etcdlock.connect(opts))
+  local message = assert_fails("invalid", etcdlock.connect(opts))
   assert.equal("etcdlock.connect: " .. field, message:sub(1, #field + 18))
   assert.matches("(not shown)", message, 1, true)
   assert.matches(fix, message, 1, true)
@@ -24,7 +58,7 @@ local function assert_refused(opts, field, fix)
   assert.is_nil(message:find("er2", 1, true), message)
 end
 
-describe("regression 054: the message of connect does not show", function()
+describe("the message of connect does not show", function()
   it("the password in the option user", function()
     assert_refused({ user = "bob:" .. SECRET }, "user",
       "wanted a name alone; give the password as the option password")
@@ -62,7 +96,7 @@ describe("regression 054: the message of connect does not show", function()
   end
 end)
 
-describe("regression 054: a unix socket", function()
+describe("a unix socket", function()
   it('may have "@" in its path', function()
     local client = assert(etcdlock.connect { endpoints = "unix:/tmp/a@b", env = false })
     assert.matches("unix:/tmp/a@b", tostring(client), 1, true)
@@ -70,7 +104,7 @@ describe("regression 054: a unix socket", function()
   end)
 end)
 
-describe("regression 054: etcdlock doctor does not show", function()
+describe("etcdlock doctor does not show", function()
   -- Runs the command; asserts that its output names |field|, and does not contain the secret.
   local function assert_hidden(variables, field)
     local env = suite.variables()

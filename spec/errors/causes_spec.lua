@@ -1,23 +1,10 @@
--- The message of a timeout named an outage that was over. If callers of one client contended for a
--- lock, the message said that etcd had not answered. It must name what keeps the lock from the
--- caller at the time of the timeout.
+-- Tests the cause that the message of a timeout or of a loss names.
 
-local Etcd = require "spec.support.servers.etcd"
-local clients = require "spec.support.harness.clients"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
-after_each(clients.close_all)
-
-it("regression 019: a timeout after an outage does not name the outage as its cause", function()
+-- Regression 019. The message of a timeout named an outage that was over. If callers of one client
+-- contended for a lock, the message said that etcd had not answered. It must name what keeps the
+-- lock from the caller at the time of the timeout.
+it("a timeout after an outage does not name the outage as its cause", function()
   local etcd = Etcd.start()
-  finally(function()
-    clients.close_all()
-    etcd:stop()
-  end)
   local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 20 }
   local other, client = connect(), connect { elsewhere = true, ttl = 5 }
   local lock = assert(other:lock "a")
@@ -76,7 +63,7 @@ local function contend(client)
   return codes
 end
 
-it('regression 019: waits in contention within one client fail with "timeout"', function()
+it('waits in contention within one client fail with "timeout"', function()
   local client = clients.connector {
     endpoints = suite.endpoint(), prefix = prefix, handoff_time = 0.2,
   } ()
@@ -91,16 +78,16 @@ it('regression 019: waits in contention within one client fail with "timeout"', 
   assert.is_true(codes.timeout > 10 and codes.held > 10)
 end)
 
-it("regression 019: a lost hold reports the cause of the loss, not later failures", function()
-  local server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 2 })
+it("a lost hold reports the cause of the loss, not later failures", function()
+  local server, client = clients.through_scripted { ttl = 2 }
   local lock
   local function fail(text)
     for _, method in ipairs { "LeaseKeepAlive", "LeaseGrant", "Txn" } do
-      server:answer(method, "before", rows.STATUS.UNAVAILABLE, text)
+      server:answer(method, "before", error_rows.STATUS.UNAVAILABLE, text)
     end
-    server:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, text)
+    server:interrupt("LeaseKeepAlive", error_rows.STATUS.UNAVAILABLE, text)
   end
-  local function why() return clients.assert_fails("lost", lock:check()) end
+  local function why() return assert_fails("lost", lock:check()) end
   wait.eventually(function()
     server:pass()
     lock = assert(client:lock("a", { timeout = 10 }))
@@ -122,4 +109,81 @@ it("regression 019: a lost hold reports the cause of the loss, not later failure
   local other = clients.ended(asked) or client:lock("b", { timeout = 10 })
   assert.is_true(other:unlock())
   assert.matches("request timed out", why())
+end)
+
+-- Regression 020. Two messages were wrong. When a hold was lost because its process had been
+-- stopped, the message blamed etcd. Text from a server reached the terminal unchanged, with its
+-- escape sequences.
+it("unlock and check name a stopped process as cause of the loss", function()
+  local opts = { endpoints = suite.endpoint(), prefix = prefix, ttl = 2 }
+  local sleepers = { remote.start(opts, 2) }
+  finally(function()
+    for _, child in ipairs(sleepers) do child:destroy() end
+  end)
+  local asked = { "return lock:unlock()", "return lock:check()" }
+  for i, child in ipairs(sleepers) do
+    remote.take(child, "a" .. i)
+    child:kill "sigstop"
+  end
+  etcd:await_keys(prefix, 0, 10)
+  for i, child in ipairs(sleepers) do
+    remote.send(child, asked[i])
+    child:kill "sigcont"
+    local results = remote.answer_of(child)
+    assert.same({ "nil", "lost" }, { results[1], results[3] })
+    local cause = "the lease was not proven alive in time: this process did not run for %d+%.%d s$"
+    assert.matches(cause, results[2])
+  end
+end)
+
+it("control characters in a server's text are escaped", function()
+  local server, client = clients.through_scripted()
+  server:answer("Txn", "before", error_rows.STATUS.PERMISSION_DENIED,
+    "etcdserver: \27[31mred\27[0m \7 bell")
+  local message = assert_fails("denied", client:lock "a")
+  assert.matches([[etcdserver: \x1b[31mred\x1b[0m \x07 bell]], message, 1, true)
+end)
+
+-- Regression 107. If a call that cannot wait gets no answer, the client reads from etcd in the
+-- background. (A call in a comparator of table.sort, for example, cannot wait in the coroutine of
+-- an event loop.) If this read got no answer either, every later timeout of an observer was
+-- reported as "unavailable", although etcd answered again.
+describe("an observer", function()
+  before_each(function()
+    client_options(function()
+      return { endpoints = etcd:endpoints(), prefix = prefix, ttl = wait.ttl(15), loop = "luv" }
+    end)
+  end)
+
+  -- Returns the results of a `try_lock` that would stop the event loop if it waited.
+  local function try(client, name)
+    local results
+    coroutine.wrap(function()
+      table.sort({ 2, 1 }, function(a, b)
+        results = results or { client:try_lock(name) }
+        return a < b
+      end)
+    end)()
+    return (table.unpack or unpack)(results, 1, 3) -- luacheck: ignore unpack
+  end
+
+  it('returns "timeout" when etcd answers again after an outage',
+    function()
+      local observer = client:election "boss":observe()
+      assert_fails("timeout", observer:next(0.3))
+      finally(function()
+        etcd:resume()
+        clients.close_all()
+      end)
+      etcd:pause()
+      wait.eventually(function() return select(3, try(client, "a")) == "unavailable" end)
+      assert_fails("unavailable", client:ping()) -- lasts as long as the read in the background
+      etcd:resume()
+      wait.eventually(function() return client:ping() end)
+      assert_fails("timeout", observer:next(0.3))
+      wait.eventually(function()
+        local lock, message = try(client, "a")
+        return lock and lock:unlock(), message
+      end)
+    end)
 end)

@@ -1,16 +1,10 @@
--- The client accepted messages of any size, so a server could make it use all memory. The error
--- about an answer that is too large counted as proof that etcd had not carried out the request.
+-- Tests answers of etcd that are too large.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local protobuf = require "spec.support.servers.protobuf"
-local suite = require "spec.support.harness.suite"
-local temporary = require "spec.support.harness.temporary"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local assert_fails = clients.assert_fails
-local server, client, large
+-- Regression 073. The client accepted messages of any size, so a server could make it use all
+-- memory. The error about an answer that is too large counted as proof that etcd had not carried
+-- out the request.
+local large
 
 -- Writes a file with a field that no message has, and that the client would skip. The field has
 -- 33 MiB; the client accepts messages of up to 32 MiB.
@@ -21,15 +15,10 @@ setup(function()
   file:close()
 end)
 
-teardown(temporary.remove_all)
-
-before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 60 })
-end)
+scripted_client { ttl = 60 }
 
 after_each(function()
   server:pass()
-  clients.close_all()
   etcd:del_all(prefix)
 end)
 
@@ -39,12 +28,12 @@ local function assert_too_large(call, ...)
   assert.matches("etcd " .. server.address .. ": the answer is too large; ", message, 1, true)
 end
 
-it('regression 073: a read fails with "invalid" if its answer is too large', function()
+it('a read fails with "invalid" if its answer is too large', function()
   server:answer("Txn", "extended", 0, large)
   assert_too_large(client.queue, client, "a")
 end)
 
-it('regression 073: lock fails with "invalid" if an answer is too large', function()
+it('lock fails with "invalid" if an answer is too large', function()
   for _, method in ipairs { "LeaseGrant", "Txn" } do
     server:answer(method, "extended", 0, large)
     assert_too_large(client.lock, client, "a")
@@ -54,8 +43,8 @@ it('regression 073: lock fails with "invalid" if an answer is too large', functi
   end
 end)
 
--- The code was "invalid", which says that etcd has not carried out the write.
-it('regression 144: a write whose answer is too large fails with "unavailable"', function()
+-- Regression 144. The code was "invalid", which says that etcd has not carried out the write.
+it('a write whose answer is too large fails with "unavailable"', function()
   local lock = assert(client:lock "a")
   server:answer("Txn", "extended", 0, large)
   local message = assert_fails("unavailable", lock:put(prefix .. "data", "v"))
@@ -66,7 +55,7 @@ it('regression 144: a write whose answer is too large fails with "unavailable"',
   assert.is_true(lock:unlock())
 end)
 
-it("regression 073: a waiter gets its lock although a message of its watch is too large", function()
+it("a waiter gets its lock although a message of its watch is too large", function()
   local other = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
     { elsewhere = true }
   local lock = assert(other:lock "a")

@@ -1,20 +1,16 @@
--- The function of with_lock raised an error object whose __tostring raised an error, too. The
--- handler that takes the traceback then replaced the object by the second error. Besides, with_lock
--- kept the last error object alive, and with it all locks and clients that the object referenced.
--- In PUC Lua 5.1 the message of the event "raised" was the error object itself.
+-- Tests error objects that the function of with_lock raises.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-
+-- Regression 125. The function of with_lock raised an error object whose __tostring raised an
+-- error, too. The handler that takes the traceback then replaced the object by the second error.
+-- Besides, with_lock kept the last error object alive, and with it all locks and clients that the
+-- object referenced. In PUC Lua 5.1 the message of the event "raised" was the error object itself.
 local raised
-local connect = clients.connector {
-  endpoints = suite.endpoint(), prefix = suite.prefix(),
+client_options {
+  endpoints = suite.endpoint(), prefix = prefix,
   log = function(event)
     if event.event == "raised" then raised = event end
   end,
 }
-
-after_each(clients.close_all)
 
 -- Returns what with_lock in a coroutine raises for the error |failure| of its function.
 local function raise(client, failure)
@@ -26,7 +22,7 @@ local function raise(client, failure)
   return caught
 end
 
-describe("regression 125: with_lock raises", function()
+describe("with_lock raises", function()
   it("an error object whose __tostring fails again, and reports it", function()
     local client = connect()
     for _, to_text in ipairs { function() error "no text" end, function() return {} end,

@@ -1,26 +1,17 @@
--- If etcd ended an established watch with "permission denied", the process crashed. If etcd refused
--- a watch and its answer had no watch id, the client could end a wait for another watch.
+-- Tests odd messages of a watch.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local protobuf = require "spec.support.servers.protobuf"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local assert_fails = clients.assert_fails
-local server, client, other, lock
+-- Regression 061. If etcd ended an established watch with "permission denied", the process crashed.
+-- If etcd refused a watch and its answer had no watch id, the client could end a wait for another
+-- watch.
+local lock
 
 before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 5 })
-  other = clients.connector { endpoints = suite.endpoint(), prefix = prefix } { elsewhere = true }
+  scripted_client { ttl = 5 }
   lock = assert(other:lock "a")
 end)
 
-after_each(function()
-  clients.close_all()
-  etcd:del_all(prefix)
-end)
+after_each(function() etcd:del_all(prefix) end)
 
 -- ---- messages ----
 
@@ -42,9 +33,7 @@ local function refusal(id)
   return message(id, { created = true, canceled = true, reason = DENIED })
 end
 
-local function cancellation(id, reason)
-  return message(id, { canceled = true, reason = reason })
-end
+local function cancellation(id, reason) return message(id, { canceled = true, reason = reason }) end
 
 -- Returns an event of the empty key at revision 1.
 local function event(kind)
@@ -62,7 +51,7 @@ local function wait_established(name, opts)
   return waiter
 end
 
-it('regression 061: a wait ends with "denied" if etcd ends its watch for that reason', function()
+it('a wait ends with "denied" if etcd ends its watch for that reason', function()
   local waiter = wait_established "a"
   assert.equal(1, server:push("Watch", cancellation(1, DENIED)))
   local text = assert_fails("denied", clients.ended(waiter))
@@ -71,7 +60,7 @@ it('regression 061: a wait ends with "denied" if etcd ends its watch for that re
   assert.is_true(assert(client:lock("a", { timeout = 5 })):unlock())
 end)
 
-it("regression 061: a hold goes on if etcd ends the watch of its key as denied", function()
+it("a hold goes on if etcd ends the watch of its key as denied", function()
   local held = assert(client:lock "b")
   clients.await_watched(client, held)
   server:push("Watch", cancellation(1, DENIED))
@@ -81,7 +70,7 @@ it("regression 061: a hold goes on if etcd ends the watch of its key as denied",
   assert.is_true(held:unlock())
 end)
 
-it("regression 061: a lingering lock is released if etcd ends its watch as denied", function()
+it("a lingering lock is released if etcd ends its watch as denied", function()
   local watches = client:stats().watches
   assert.is_true(assert(client:lock("b", { linger = 60 })):unlock())
   wait.eventually(function() return client:stats().watches > watches end, 5, "its watch")
@@ -89,7 +78,7 @@ it("regression 061: a lingering lock is released if etcd ends its watch as denie
   etcd:await_keys(prefix .. "b/", 0, 5)
 end)
 
-it('regression 061: an observer ends with "denied" if etcd ends its watch as denied', function()
+it('an observer ends with "denied" if etcd ends its watch as denied', function()
   local observer = assert(client:election("a"):observe())
   wait.eventually(function() return client:stats().watches == 1 end, 5, "its watch")
   server:push("Watch", cancellation(1, DENIED))
@@ -122,7 +111,7 @@ local ODD = {
 
 for _, row in ipairs(ODD) do
   local what, messages = row[1], row[2]
-  it("regression 061: a waiter gets its lock, and no sooner, if etcd " .. what, function()
+  it("a waiter gets its lock, and no sooner, if etcd " .. what, function()
     local waiter = wait_established "a"
     for _, bytes in ipairs(messages) do server:push("Watch", bytes) end
     clients.assert_wait(waiter)
@@ -133,7 +122,7 @@ end
 
 -- ---- watches that are being created ----
 
-it("regression 061: a refusal without an id counts for the watch that it answers", function()
+it("a refusal without an id counts for the watch that it answers", function()
   local another = assert(other:lock "b")
   server:hold_back "Watch"
   local given_up = assert(client:lock_async "a")
@@ -150,7 +139,7 @@ it("regression 061: a refusal without an id counts for the watch that it answers
   assert.is_true(clients.granted(waiter):unlock())
 end)
 
-it("regression 061: each refusal without an id ends one of several waits, in order", function()
+it("each refusal without an id ends one of several waits, in order", function()
   local waiters = {}
   for i = 2, 3 do clients.keep(assert(other:lock("a" .. i))) end
   server:hold_back "Watch"

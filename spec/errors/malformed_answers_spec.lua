@@ -1,23 +1,12 @@
--- The client assumed that each answer fits its request. An answer that lacked the expected
--- responses, or was nested thousands of levels deep, crashed the process.
+-- Tests answers of etcd that are malformed or out of range.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local protobuf = require "spec.support.servers.protobuf"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local assert_fails = clients.assert_fails
-local server, client
-
-before_each(function()
-  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 5 })
-end)
+-- Regression 060. The client assumed that each answer fits its request. An answer that lacked the
+-- expected responses, or was nested thousands of levels deep, crashed the process.
+scripted_client { ttl = 5 }
 
 after_each(function()
   server:pass()
-  clients.close_all()
   etcd:del_all(prefix)
 end)
 
@@ -57,7 +46,7 @@ local READ = {
 
 for _, row in ipairs(READ) do
   local what, bytes = row[1], row[2]
-  it('regression 060: a read fails with "protocol" if its answer ' .. what, function()
+  it('a read fails with "protocol" if its answer ' .. what, function()
     server:forge("Txn", bytes, 1)
     local message = assert_fails("protocol", client:queue "a")
     assert.matches("etcd " .. server.address .. ": " .. TXN, message, 1, true)
@@ -65,12 +54,12 @@ for _, row in ipairs(READ) do
   end)
 end
 
-it('regression 060: a read fails with "protocol" if its answer has no header', function()
+it('a read fails with "protocol" if its answer has no header', function()
   server:replace("Txn", SUCCEEDED .. response "range", 1)
   assert.matches(TXN, assert_fails("protocol", client:queue "a"), 1, true)
 end)
 
-it('regression 060: put and get fail with "protocol" if the response is of another kind', function()
+it('put and get fail with "protocol" if the response is of another kind', function()
   local lock = assert(client:lock "a")
   clients.await_watched(client, lock)
   server:forge("Txn", SUCCEEDED .. response "range", 1)
@@ -79,7 +68,7 @@ it('regression 060: put and get fail with "protocol" if the response is of anoth
   assert_fails("protocol", lock:get(prefix .. "data"))
 end)
 
-it('regression 060: lock and try_lock fail with "protocol" if no response comes', function()
+it('lock and try_lock fail with "protocol" if no response comes', function()
   for _, bytes in ipairs { "", SUCCEEDED } do
     server:forge("Txn", bytes, 1)
     assert_fails("protocol", client:try_lock "a")
@@ -89,7 +78,7 @@ it('regression 060: lock and try_lock fail with "protocol" if no response comes'
   etcd:await_keys(prefix, 0, 10)
 end)
 
-it("regression 060: a malformed answer to the read of a waiter crashes nothing", function()
+it("a malformed answer to the read of a waiter crashes nothing", function()
   local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
     { elsewhere = true }
   local lock = assert(holder:lock "a")
@@ -139,7 +128,7 @@ local BATCH = {
 
 for _, row in ipairs(BATCH) do
   local what, bytes = row[1], row[2]
-  it('regression 060: the locks of a batch fail with "protocol" if its answer ' .. what, function()
+  it('the locks of a batch fail with "protocol" if its answer ' .. what, function()
     for _, answer in ipairs(lock_in_a_batch(bytes)) do
       local message = assert_fails("protocol", (table.unpack or unpack)(answer))
       assert.matches("cannot be read", message, 1, true)
@@ -151,7 +140,7 @@ end
 
 local HUGE_TTL = "\24" .. ("\255"):rep(8) .. "\127" -- 2^63 - 1
 
-it('regression 060: lock fails with "protocol" if the answer to LeaseGrant is malformed', function()
+it('lock fails with "protocol" if the answer to LeaseGrant is malformed', function()
   local answers = { { "replace", "" }, { "forge", "" }, { "extend", HUGE_TTL } }
   for i, answer in ipairs(answers) do
     server[answer[1]](server, "LeaseGrant", answer[2], 1)
@@ -160,13 +149,13 @@ it('regression 060: lock fails with "protocol" if the answer to LeaseGrant is ma
   end
 end)
 
-it('regression 060: status has code "protocol" if the answer of a member has no header', function()
+it('status has code "protocol" if the answer of a member has no header', function()
   server:replace("Status", "", 1)
   local members = assert(client:status())
   assert.equal("protocol", members[1].code)
 end)
 
-it("regression 060: a waiter gets its lock if a message of its watch is malformed", function()
+it("a waiter gets its lock if a message of its watch is malformed", function()
   local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
     { elsewhere = true }
   local lock = assert(holder:lock "a")
@@ -176,4 +165,56 @@ it("regression 060: a waiter gets its lock if a message of its watch is malforme
   clients.assert_wait(waiter)
   assert.is_true(lock:unlock())
   assert.is_true(clients.granted(waiter):unlock())
+end)
+
+-- Regression 074. The client used answers that cannot be right. A lease was shorter than the client
+-- had requested, so it could be shorter than the lock delay. A revision was 0 or negative. The
+-- answer to a read of one key had several keys.
+it('lock fails with "protocol" if the lease is shorter than asked for', function()
+  server:extend("LeaseGrant", protobuf.number(3, 4), 1)
+  local message = assert_fails("protocol", client:lock("a", { timeout = 5 }))
+  local expected = ("etcd %s: a lease of 5 s was requested, and one of 4 s was granted; ")
+    :format(server.address)
+  assert.matches(expected, message, 1, true)
+  assert.is_true(assert(client:lock "b"):unlock())
+  server:extend("LeaseGrant", protobuf.number(3, 1), 1)
+  etcd:await_keys(prefix, 0, 10)
+end)
+
+it("a longer lease than asked for is used", function()
+  server:extend("LeaseGrant", protobuf.number(3, 30), 1)
+  local lock = assert(client:lock "a")
+  assert.is_true(lock:remaining() > 6)
+  assert.is_true(lock:unlock())
+end)
+
+-- ---- transactions ----
+
+-- Returns the response to a range with keys of these create_revisions.
+local function range(...)
+  local kvs = { ... }
+  for i, revision in ipairs(kvs) do
+    kvs[i] = protobuf.bytes(2, protobuf.bytes(1, prefix .. "data") .. protobuf.number(2, revision))
+  end
+  return protobuf.bytes(3, protobuf.bytes(1, table.concat(kvs)))
+end
+
+it('a read of one key fails with "protocol" if the answer has two', function()
+  local lock = assert(client:lock "a")
+  clients.await_watched(client, lock)
+  server:forge("Txn", SUCCEEDED .. range(3, 4), 1)
+  assert_fails("protocol", lock:get(prefix .. "data"))
+  assert.is_true(lock:unlock())
+end)
+
+it('a read fails with "protocol" if a key in the answer has no revision', function()
+  for _, revision in ipairs { 0, -1 } do
+    server:forge("Txn", SUCCEEDED .. range(3, revision), 1)
+    assert_fails("protocol", client:queue "a")
+  end
+end)
+
+it('a read fails with "protocol" if the answer has no revision', function()
+  server:replace("Txn", protobuf.bytes(1, protobuf.number(1, 1)) .. SUCCEEDED .. range(3), 1)
+  assert_fails("protocol", client:queue "a")
 end)

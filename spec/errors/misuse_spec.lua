@@ -1,17 +1,9 @@
--- Messages about wrong arguments were untrue, or showed neither the value nor the fix. The
--- arguments were: a string instead of the table of options, a table with names as endpoints, an
--- option without a name, a client, and no value for a leader. Besides, break_lock accepted a
--- fraction as a token.
+-- Tests messages about wrong arguments and other misuse.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local suite = require "spec.support.harness.suite"
-
-local prefix = suite.prefix()
-local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
-
-after_each(clients.close_all)
-
+-- Regression 130. Messages about wrong arguments were untrue, or showed neither the value nor the
+-- fix. The arguments were: a string instead of the table of options, a table with names as
+-- endpoints, an option without a name, a client, and no value for a leader. Besides, break_lock
+-- accepted a fraction as a token.
 local function assert_raises(expected, call)
   local ok, message = pcall(call)
   assert.is_false(ok)
@@ -20,7 +12,7 @@ end
 
 local function work() end
 
-describe("regression 130: the message", function()
+describe("the message", function()
   it("about a text instead of options shows it, and an example of options", function()
     local client = connect()
     assert_raises('etcdlock.connect: options = "127.0.0.1:2379", wanted a table such as '
@@ -109,18 +101,97 @@ describe("regression 130: the message", function()
   end)
 end)
 
-it("regression 130: an error in a tail call inside with_lock has the caller's line", function()
+it("an error in a tail call inside with_lock has the caller's line", function()
   local client = connect()
   local function call()
     client:with_lock("a", function(lock) return lock:put("k", 5) end)
   end
   local ok, message = pcall(call)
   assert.is_false(ok)
-  assert.matches("regression_130[^:]*:%d+: lock:put", message)
+  assert.matches("misuse_spec[^:]*:%d+: lock:put", message)
   ok, message = coroutine.resume(coroutine.create(call))
   assert.is_false(ok)
   -- In PUC Lua 5.1, coxpcall may run the function in a coroutine of its own.
   if _VERSION ~= "Lua 5.1" or jit then
-    assert.matches("regression_130[^:]*:%d+: lock:put", message)
+    assert.matches("misuse_spec[^:]*:%d+: lock:put", message)
   end
+end)
+
+-- Regression 122. Messages about common mistakes named neither the mistake nor the fix: options
+-- with the names of other libraries, a list of names for with_lock, options after the function, a
+-- dropped coroutine.
+describe("the message", function()
+  local function assert_matching(expected, call)
+    local ok, message = pcall(call)
+    assert.is_false(ok)
+    assert.matches(expected .. "$", message)
+  end
+
+  it("about an unknown option suggests the option with another name", function()
+    for wrong, right in pairs {
+      endpoint = "endpoints", hosts = "endpoints", host = "endpoints", port = "endpoints",
+      username = "user", ca = "cacert", exptime = "ttl", ttl_seconds = "ttl",
+      wait_timeout = "timeout", tls = "cacert",
+    } do
+      assert_matching(('etcdlock.connect: unknown option "%s"; did you mean %s%%?')
+        :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)
+    end
+    local client = connect()
+    for wrong, text in pairs {
+      exptime = "the client renews its locks; max_hold limits the time of a hold",
+      wait_timeout = "did you mean timeout%?",
+    } do
+      assert_matching(('client:lock: unknown option "%s"; %s'):format(wrong, text), function()
+        client:lock("a", { [wrong] = 5 })
+      end)
+    end
+    assert_matching('client:lock: option "permits" belongs to client:semaphore; .*', function()
+      client:lock("a", { permits = 3 })
+    end)
+    assert_matching('client:lock: unknown option "colour"', function()
+      client:lock("a", { colour = "red" })
+    end)
+  end)
+
+  it("about a list of names names the call for several names", function()
+    local client = connect()
+    for call, right in pairs {
+      lock = "multi_lock", try_lock = "try_multi_lock", with_lock = "with_multi_lock",
+      lock_async = "multi_lock_async",
+    } do
+      local text = "client:%s: name = table: [^ ]+, wanted a string; for several names, "
+        .. "use client:%s"
+      assert_matching(text:format(call, right), function()
+        client[call](client, { "a", "b" }, call == "with_lock" and work or nil)
+      end)
+    end
+  end)
+
+  it("about options after the function says where they belong", function()
+    local client = connect()
+    local text = ": the function is the last argument; give the options before it"
+    assert_matching("client:with_lock" .. text, function()
+      client:with_lock("a", work, { timeout = 1 })
+    end)
+    assert_matching("client:wrap" .. text, function() client:wrap("a", work, { timeout = 1 }) end)
+  end)
+
+  it("about a lock of a dropped coroutine says that the coroutine was dropped", function()
+    local texts = {}
+    local client = connect { log = function(event)
+      if event.event == "leaked" then texts[#texts + 1] = tostring(event) end
+    end }
+    if _VERSION == "Lua 5.1" and not jit then return pending "coxpcall keeps the coroutine" end
+    local function begin_and_drop()
+      coroutine.wrap(function() client:with_lock("a", coroutine.yield) end)()
+    end
+    begin_and_drop()
+    wait.eventually(function() -- a call of the client reports the event
+      collectgarbage()
+      assert(client:lock "b"):unlock()
+      return texts[1]
+    end, 5, "the coroutine is collected")
+    assert.same({ 'etcdlock: lock "a" was released because the coroutine that ran its with_lock '
+      .. "was dropped and collected as garbage; keep the coroutine until it ends" }, texts)
+  end)
 end)
