@@ -2,15 +2,6 @@
 -- returns, and that no password or token appears in messages, handles or etcd.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local remote = require "spec.support.programs.remote"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local variables = require "spec.support.programs.variables"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local PASSWORD, WRONG = secured.PASSWORD, secured.WRONG
 local assert_refused, assert_no_secret = secured.assert_refused, secured.assert_no_secret
 
@@ -18,11 +9,9 @@ local etcd
 
 local function options(changes) return secured.options(etcd, prefix, changes) end
 
-local connect = clients.connector(options)
+client_options(options)
 
 setup(function() etcd = secured.start(prefix) end)
-teardown(function() etcd:stop() end)
-after_each(clients.close_all)
 
 describe("a user with a role for the prefix", function()
   it("can use lock, data and queue calls and leaves nothing in etcd", function()
@@ -34,8 +23,8 @@ describe("a user with a role for the prefix", function()
       assert.equal("v", lock:get(prefix .. "data"))
       assert(lock:delete(prefix .. "data"))
       assert.equal(1, #assert(other:queue "a"))
-      clients.assert_fails("locked", other:try_lock "a")
-      clients.assert_fails("timeout", clients.answered(other.lock, other, "a", { timeout = 1 }))
+      assert_fails("locked", other:try_lock "a")
+      assert_fails("timeout", clients.answered(other.lock, other, "a", { timeout = 1 }))
       assert(lock:unlock())
       assert(other:with_lock("a", function() end))
       assert.is_number(client:ping())
@@ -47,7 +36,6 @@ describe("a user with a role for the prefix", function()
   end)
 
   it("is granted a lock that it waits for, with a greater token, on unlock", function()
-    local client = connect()
     local lock = assert(client:lock "a")
     local waiter = remote.start(options())
     remote.send_take(waiter, "a")
@@ -117,7 +105,6 @@ describe("a refused call", function()
   end)
 
   it('returns "denied" if the role does not cover the data key, and the hold stays', function()
-    local client = connect()
     local lock = assert(client:lock "a")
     assert_refused("denied", "permission denied", wait.now(), lock:put("elsewhere", "v"))
     assert_refused("denied", "permission denied", wait.now(), lock:get "elsewhere")
@@ -137,7 +124,7 @@ end)
 
 -- Asserts that connect returns "invalid" for options with |changes|; returns its message.
 local function refused(changes)
-  local message = clients.assert_fails("invalid", etcdlock.connect(options(changes)))
+  local message = assert_fails("invalid", etcdlock.connect(options(changes)))
   assert_no_secret(message)
   return message
 end
@@ -155,9 +142,7 @@ describe("a password or token", function()
     } do
       assert_plain_refused { endpoints = endpoint }
       assert_plain_refused { endpoints = { etcd:endpoint(), endpoint } }
-      assert_plain_refused {
-        endpoints = endpoint, user = false, password = false, token = WRONG,
-      }
+      assert_plain_refused { endpoints = endpoint, user = false, password = false, token = WRONG }
     end
   end)
 
@@ -199,7 +184,6 @@ describe("etcdlock", function()
   end)
 
   it("shows no credential in tostring, stats, the lock's key or its value", function()
-    local client = connect()
     local lock = assert(client:lock "a")
     local value = etcd:get(lock:key())
     for _, text in ipairs { tostring(client), tostring(lock), lock:key(), value } do

@@ -2,22 +2,12 @@
 -- without an effect on holds and waits when it expires or is dropped.
 -- Needs: one plain member.
 
-local certs = require "spec.support.servers.certs"
-local clients = require "spec.support.harness.clients"
-local core = require "etcdlock.core"
 local http = require "socket.http"
-local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
 
 -- SECONDS: how long the test of expiring tokens runs. LIFE: seconds for which its tokens are valid.
 local SECONDS = tonumber(os.getenv "ETCDLOCK_TOKEN_SECONDS") or 8
 local LIFE = 2
 
-local prefix = suite.prefix()
 local etcd
 -- An etcd that loses all tokens at a restart, because frequent snapshots truncate its log.
 local forgetful
@@ -32,11 +22,9 @@ teardown(function()
   forgetful:stop()
 end)
 
-after_each(clients.close_all)
-
 local function options(changes) return secured.options(etcd, prefix, changes) end
 
-local connect = clients.connector(options)
+client_options(options)
 
 -- Returns how many Authenticate requests, etcdctl's included, the etcd |one| has answered
 -- since its start.
@@ -108,7 +96,7 @@ describe("an auth token", function()
     assert.is_nil(tostring(client):find(token, 1, true))
     assert(lock:unlock())
     switch_off_and_on(etcd)
-    local message = clients.assert_fails("unauthenticated", client:lock "a")
+    local message = assert_fails("unauthenticated", client:lock "a")
     assert.is_nil(message:find(token, 1, true), message)
   end)
 end)
@@ -196,7 +184,7 @@ end)
 describe("simple tokens and JWT that live for 2 s", function()
   local files
 
-  setup(function() files = certs.new() end)
+  setup(function() files = Certs.new() end)
   teardown(function() files:remove() end)
 
   -- A program that takes and releases a lock again and again for some seconds. After every 25th

@@ -1,15 +1,5 @@
 -- Tests the endpoints that connect accepts, a client's lease, and its close.
 
-local Etcd = require "spec.support.servers.etcd"
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local suite = require "spec.support.harness.suite"
-local variables = require "spec.support.programs.variables"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-
 local SHOW = [[
   local client, message, code = require("etcdlock").connect()
   print(client and tostring(client) or code .. ": " .. message)
@@ -17,8 +7,6 @@ local SHOW = [[
 ]]
 
 describe("connect", function()
-  after_each(clients.close_all)
-
   it("accepts an endpoint with or without a scheme, alone or in a list", function()
     local address = etcd:endpoint()
     local plain = address:match "^https?://(.*)"
@@ -34,14 +22,13 @@ describe("connect", function()
   it("accepts an IPv6 endpoint and names it in error messages", function()
     if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
     local own = Etcd.start { host = "::1" }
-    finally(function() own:stop() end)
     assert.matches("^https?://%[::1%]:%d+$", own:endpoint())
     local client = connect { endpoints = own:endpoint() }
     local lock = assert(client:lock "six")
     assert.is_true(lock:check())
     assert(lock:unlock())
     own:kill()
-    local message = clients.assert_fails("unavailable", client:lock("six", { timeout = 0.5 }))
+    local message = assert_fails("unavailable", client:lock("six", { timeout = 0.5 }))
     assert.matches("[::1]:" .. own.members[1].port, message, 1, true)
   end)
 
@@ -96,8 +83,6 @@ describe("connect", function()
 end)
 
 describe("a client", function()
-  after_each(clients.close_all)
-
   it("gets one lease with its first lock and uses it for all its locks", function()
     local client = connect { ttl = 7 }
     local a, b = assert(client:lock "a"), assert(client:lock "b")

@@ -2,16 +2,6 @@
 -- restarts, and calls fail in time with the cause if all members are down.
 -- Needs: three members.
 
-local Etcd = require "spec.support.servers.etcd"
-local cluster = require "spec.support.servers.cluster"
-local matrix = require "spec.support.harness.matrix"
-local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local ask, assert_within, SLACK = remote.ask, remote.assert_within, wait.SLACK
 -- Seconds. A hold with a TTL of 5 s survives the loss of the leader on an idle machine, but not on
 -- a busy one.
@@ -55,22 +45,7 @@ end
 setup(function() etcd = Etcd.start { members = 3 } end)
 before_each(function() cluster.heal(etcd) end)
 
-teardown(function()
-  proc.destroy_children()
-  etcd:stop()
-end)
-
 describe("a client of three members", function()
-  it("accepts the endpoints as a list or as one comma-separated string", function()
-    local list = {}
-    for i = 1, 3 do list[i] = etcd:endpoint(i) end
-    for _, endpoints in ipairs { list, table.concat(list, ",") } do
-      local child = remote.start(options(endpoints))
-      remote.assert_held(child, remote.take(child, "forms"))
-      remote.release(child)
-    end
-  end)
-
   it("gets its first lock within 1 s if a member is down, at any position of the list", function()
     local _, dead = cluster.leader_of(etcd)
     etcd:kill(dead)

@@ -2,29 +2,12 @@
 -- cluster: its holds are lost, and its calls are refused until the program connects again.
 -- Needs: three members.
 
-local Etcd = require "spec.support.servers.etcd"
-local matrix = require "spec.support.harness.matrix"
-local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-
-local prefix = suite.prefix()
 local ask = remote.ask
 local LOST = "local reason, _, code = lock:wait_lost(30) return reason or code"
 
 local function start(endpoints, count)
   -- The TTL is so long that no lease expires while etcd is being replaced.
   return remote.start({ endpoints = endpoints, prefix = prefix, ttl = 30 }, count)
-end
-
--- Starts an etcd that only this test uses; stops it at the end of the test.
-local function single()
-  local etcd = Etcd.start()
-  finally(function()
-    proc.destroy_children()
-    etcd:stop()
-  end)
-  return etcd
 end
 
 -- Makes |child| use revisions that a new store does not have yet.
@@ -75,7 +58,7 @@ end
 
 describe("a wipe of etcd", function()
   it('ends holds and makes calls return "conflict" if the cluster ID is the same', function()
-    local etcd = single()
+    local etcd = Etcd.start()
     local child, token = late_holder(etcd)
     etcd:wipe()
     assert_told(child)
@@ -83,7 +66,7 @@ describe("a wipe of etcd", function()
   end)
 
   it('ends holds with "cluster_changed" if the cluster ID is new', function()
-    local etcd = single()
+    local etcd = Etcd.start()
     local child, token = late_holder(etcd)
     etcd:wipe(true)
     assert.same({ "cluster_changed" }, ask(child, LOST))
@@ -91,7 +74,7 @@ describe("a wipe of etcd", function()
   end)
 
   it('makes queue and ping of a client without a lock return "conflict"', function()
-    local etcd = single()
+    local etcd = Etcd.start()
     local opts = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 }
     local children = { remote.start(opts, 2) }
     for _, child in ipairs(children) do make_history(child) end
@@ -103,7 +86,7 @@ describe("a wipe of etcd", function()
   end)
 
   it('makes a waiting lock call return "conflict" or "lost"', function()
-    local etcd = single()
+    local etcd = Etcd.start()
     local child, token = late_holder(etcd)
     local waiter = start(etcd:endpoint())
     remote.send(waiter, "return client:lock('late', { timeout = 20 })")
@@ -143,7 +126,7 @@ describe("a restore of etcd from a backup", function()
   end
 
   it("ends holds that began after the backup", function()
-    local etcd = single()
+    local etcd = Etcd.start()
     local file = save(etcd)
     local child, token = late_holder(etcd)
     restore(etcd, file)
@@ -165,17 +148,17 @@ describe("a restore of etcd from a backup", function()
   end
 
   it('ends a hold with "cluster_changed" although its key is in the backup', function()
-    assert_key_is_nothing(single())
+    assert_key_is_nothing(Etcd.start())
   end)
 
   it('ends a hold that is in the backup even if it lowers the raft term', function()
-    local etcd = single()
+    local etcd = Etcd.start()
     for _ = 1, 3 do etcd:restart() end
     assert_key_is_nothing(etcd)
   end)
 
   it('leaves no holder of a lock that passed to a waiter after the backup', function()
-    local etcd = single()
+    local etcd = Etcd.start()
     local first = late_holder(etcd)
     local second = start(etcd:endpoint())
     remote.send_take(second, "late")
@@ -197,11 +180,6 @@ end)
 describe("another cluster at the second endpoint", function()
   it('makes calls return "conflict" and holds end with "cluster_changed"', function()
     local etcd, another = (table.unpack or unpack)(Etcd.start_all { {}, {} })
-    finally(function()
-      proc.destroy_children()
-      etcd:stop()
-      another:stop()
-    end)
     local child, idle = start(etcd:endpoint() .. "," .. another:endpoint(), 2)
     remote.take(child, "mine")
     assert.same({ "true" }, ask(idle, "return assert(client:lock 'x'):unlock()"))

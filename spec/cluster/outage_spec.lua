@@ -1,12 +1,5 @@
 -- Tests holds, waits, releases and calls while etcd is down or paused, and after its return.
 
-local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
 local SLACK, assert_within = wait.SLACK, remote.assert_within
 local ask, answer_of, take = remote.ask, remote.answer_of, remote.take
 local assert_waits = remote.assert_waits
@@ -15,29 +8,21 @@ local function start_many(count, etcd, ttl)
   return { remote.start({ endpoints = etcd:endpoints(), prefix = prefix, ttl = ttl }, count) }
 end
 
-local function start(etcd, ttl)
-  return start_many(1, etcd, ttl)[1]
-end
+local function start(etcd, ttl) return start_many(1, etcd, ttl)[1] end
 
 -- Asserts that |child| holds its lock as far as its client knows, without a request to etcd.
-local function assert_held(child)
-  assert.same({ "true" }, ask(child, "return (lock:held())"))
-end
+local function assert_held(child) assert.same({ "true" }, ask(child, "return (lock:held())")) end
 
 local own
 
 -- Returns an etcd that only this file uses, and starts it if it is down or paused. The child
 -- processes end with the test.
 local function private_etcd()
-  own = own or suite.start()
   if own.members[1].process.code or own.members[1].paused then own:restart() end
-  finally(function() proc.destroy_children() end)
   return own
 end
 
-teardown(function()
-  if own then own:stop() end
-end)
+setup(function() own = suite.start() end)
 
 describe("an outage shorter than the TTL", function()
   it("leaves the hold, its token and the wait intact", function()
@@ -385,5 +370,60 @@ describe("a wait during a compaction of etcd", function()
     assert.same({ "true" }, ask(second, "return lock:unlock()"))
     etcd:del(prefix .. "noise")
     for _, child in ipairs { first, second, original } do assert.equal(0, (child:wait())) end
+  end)
+end)
+
+-- Regression 001. A lock call that timed out while etcd was silent left its entry in the state
+-- RELEASING. Because of this entry, the next call assumed that another client held the lock, and
+-- returned `timeout` instead of `unavailable`.
+it('a second lock call to a paused etcd returns "unavailable", like the first', function()
+  local etcd = suite.start()
+  local client = connect { endpoints = etcd:endpoints() }
+  assert(client:with_lock("y", function() end))
+  etcd:pause()
+  for _ = 1, 2 do assert_fails("unavailable", client:lock("y", { timeout = 0.5 })) end
+end)
+
+-- Regression 003. The client treated a failed token request as an answer of etcd. So lock waited
+-- without end if the client had a user and etcd was never reachable.
+it('lock with a user returns "unavailable" if etcd is unreachable', function()
+  local child = proc.lua [[
+    local client = assert(require("etcdlock").connect {
+      endpoints = "127.0.0.1:1", user = "somebody", password = "secret", env = false,
+    })
+    print("answer", client:lock "a")
+    client:close()
+  ]]
+  local from = wait.now()
+  assert.matches("Connection refused.*\tunavailable$", child:expect("^answer\tnil\t(.*)", 8))
+  assert.is_true(wait.now() - from > 4, "that wasn't the wait for the first contact")
+end)
+
+-- Regression 032. A program cancelled 1,500 waits while etcd refused all requests. The client then
+-- sent 3,508 requests a second, although no call waited any more. It sent all retries at the same
+-- time.
+describe("waits cancelled in an outage", function()
+  local WAITS, SECONDS, RATE = 1500, 3, 100 -- RATE: requests a second
+
+  before_each(function() scripted_client { ttl = 60 } end)
+
+  -- Returns how many requests about keys or the lease the server has got.
+  local function requests()
+    return server:calls "Txn" + server:calls "Range" + server:calls "LeaseTimeToLive"
+  end
+
+  it("cause at most 100 requests a second", function()
+    local waits = {}
+    for i = 1, WAITS do waits[i] = assert(client:lock_async("a/" .. i)) end
+    etcd:await_keys(prefix .. "a/", WAITS, 30)
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    local before, from = requests(), wait.now()
+    for i = 1, WAITS do waits[i]:cancel() end
+    wait.sleep(SECONDS)
+    local count = requests() - before
+    assert.is_true(count > 0 and count <= RATE * (wait.now() - from), count .. " requests")
+    server:pass()
+    etcd:await_keys(prefix .. "a/", 0, 60)
+    assert(client:lock("a/1", { timeout = 10 })):unlock()
   end)
 end)

@@ -1,40 +1,16 @@
 -- Tests that a client retries refused requests at a rate that etcd can bear.
 -- Needs: one plain member.
 
-local Etcd = require "spec.support.servers.etcd"
-local Scripted = require "spec.support.servers.scripted"
-local etcdlock = require "etcdlock"
-local rows = require "spec.support.harness.error_rows"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-local STATUS = rows.STATUS
+local STATUS = error_rows.STATUS
 local NO_LEADER = "etcdserver: no leader"
 
 -- The most requests that a client may send in a second.
 local STORM = 20
 
-local cleanup
-
-before_each(function() cleanup = {} end)
-
-after_each(function()
-  for i = #cleanup, 1, -1 do cleanup[i]() end
-end)
-
-local function listen_to(endpoint)
-  local server = Scripted.start(endpoint)
-  cleanup[#cleanup + 1] = function() server:stop() end
-  return server
-end
-
 local function connect(...)
   local list = { ... }
   for i, one in ipairs(list) do list[i] = type(one) == "table" and one:endpoint() or one end
-  local client = assert(etcdlock.connect { endpoints = list, prefix = prefix, ttl = 30 })
-  cleanup[#cleanup + 1] = function() client:close() end
-  return client
+  return clients.connector { ttl = 30 } { endpoints = list }
 end
 
 -- Starts a client of |endpoint| that holds a lock, and a client with the endpoints |...| that waits
@@ -44,7 +20,7 @@ local function start_waiting(endpoint, ...)
   local lock = assert(holder:lock "a")
   local wish = assert(waiter._core:lock(prefix .. "a", ""))
   wait.eventually(function() return waiter:stats().watches > 0 end)
-  cleanup[#cleanup + 1] = function() wish:release() end
+  clients.keep(wish)
   return lock, wish
 end
 
@@ -67,7 +43,7 @@ describe("a refused client", function()
     it(("sends at most 20 watches a second if %d of %d members refuse them"):format(count,
       count), function()
       local servers = {}
-      for i = 1, count do servers[i] = listen_to(suite.endpoint()) end
+      for i = 1, count do servers[i] = clients.scripted() end
       local lock, wish = start_waiting(suite.endpoint(), (table.unpack or unpack)(servers))
       for _, server in ipairs(servers) do
         server:answer("Watch", "before", STATUS.UNAVAILABLE, NO_LEADER)
@@ -84,15 +60,14 @@ describe("a refused client", function()
 
   for _, method in ipairs { "LeaseGrant", "Txn", "Authenticate" } do
     it(("sends at most 20 %s calls a second if two members refuse them"):format(method), function()
-      local servers = { listen_to(suite.endpoint()), listen_to(suite.endpoint()) }
+      local servers = { clients.scripted(), clients.scripted() }
       for _, server in ipairs(servers) do
         server:answer(method, "before", STATUS.UNAVAILABLE, NO_LEADER)
       end
-      local client = assert(etcdlock.connect {
-        endpoints = { servers[1]:endpoint(), servers[2]:endpoint() }, prefix = prefix,
+      local client = clients.connector {
+        endpoints = { servers[1]:endpoint(), servers[2]:endpoint() },
         user = "somebody", password = "secret",
-      })
-      cleanup[#cleanup + 1] = function() client:close() end
+      } ()
       local wish = assert(client._core:lock(prefix .. "a", ""))
       local calls = rate(method, servers)
       assert.is_true(calls > 0 and calls <= STORM, calls .. " calls")
@@ -107,8 +82,7 @@ describe("a refused client", function()
     -- This test has an etcd of its own. The server only claims that the leases are gone: in etcd
     -- they exist until their TTL is over.
     local etcd = Etcd.start()
-    cleanup[#cleanup + 1] = function() etcd:stop() end
-    local server = listen_to(etcd:endpoint())
+    local server = clients.scripted(etcd:endpoint())
     local client = connect(server)
     server:answer("Txn", "before", STATUS.NOT_FOUND, "etcdserver: requested lease not found")
     local calls, lock, message, code = server:count("LeaseGrant", function()
@@ -122,8 +96,7 @@ describe("a refused client", function()
 
   it("sends at most 20 watches a second, with little CPU, to a member without a quorum", function()
     local etcd = Etcd.start { members = 3 }
-    cleanup[#cleanup + 1] = function() etcd:stop() end
-    local server = listen_to(etcd:endpoint(1))
+    local server = clients.scripted(etcd:endpoint(1))
     start_waiting(etcd:endpoint(1), server, etcd:endpoint(2), etcd:endpoint(3))
     etcd:kill(2)
     etcd:kill(3)

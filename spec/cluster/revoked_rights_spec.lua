@@ -2,15 +2,6 @@
 -- its role loses the permission.
 -- Needs: one plain member.
 
-local Scripted = require "spec.support.servers.scripted"
-local clients = require "spec.support.harness.clients"
-local remote = require "spec.support.programs.remote"
-local rows = require "spec.support.harness.error_rows"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 -- Seconds; as short as possible, because the tests wait until the lease ends.
 local TTL = 2
 
@@ -18,7 +9,7 @@ local etcd
 
 local function options(changes) return secured.options(etcd, prefix, changes) end
 
-local connect = clients.connector(options)
+client_options(options)
 
 local function ctl(...) secured.ctl(etcd, ...) end
 
@@ -34,12 +25,9 @@ local function assert_ends_quietly(client, lock)
 end
 
 setup(function() etcd = secured.start(prefix) end)
-teardown(function() etcd:stop() end)
-after_each(clients.close_all)
 
 describe("a client with a deleted user", function()
   before_each(function() secured.add_user(etcd, "leaver") end)
-
   after_each(function()
     clients.close_all()
     etcd:ctl("user", "delete", "leaver")
@@ -97,7 +85,7 @@ describe("a revoked permission", function()
       revoke()
       secured.assert_refused("denied", "permission denied", wait.now(), client:lock "b")
       assert_ends_quietly(client, lock)
-      local message = clients.assert_fails("lost", lock:check())
+      local message = assert_fails("lost", lock:check())
       grant()
       etcd:await_keys(prefix, 0, 10)
       assert(client:lock "a"):unlock()
@@ -112,7 +100,7 @@ describe("a revoked permission", function()
     local client = connect { ttl = 30 }
     local lock = assert(client:lock "a")
     revoke()
-    clients.assert_fails("denied", lock:unlock())
+    assert_fails("denied", lock:unlock())
     local before, from = client:stats().deletes, wait.now()
     wait.sleep(2.5)
     local count = client:stats().deletes - before
@@ -123,14 +111,13 @@ describe("a revoked permission", function()
 
   it('ends a wait as "denied" if etcd refuses its watch; the holder keeps the lock', function()
     local server = Scripted.start(etcd:endpoint())
-    finally(function() server:stop() end)
     local client = connect { endpoints = server:endpoint() }
     local other = connect { user = "root", password = secured.ROOT }
     local lock = assert(other:lock "a")
     local asked = assert(client:lock_async("a", { timeout = 30 }))
     wait.eventually(function() return client:stats().watches == 1 end, 5, "its watch")
     revoke()
-    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
     local results
     wait.eventually(function()
       results = { asked:step() }

@@ -1,15 +1,6 @@
 -- Tests three members with TLS and authentication together, and the loss of the member in use.
 -- Needs: three members.
 
-local cluster = require "spec.support.servers.cluster"
-local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local TTL = 10
 
 local etcd
@@ -27,11 +18,6 @@ setup(function()
 end)
 
 before_each(function() cluster.heal(etcd) end)
-
-teardown(function()
-  proc.destroy_children()
-  etcd:stop()
-end)
 
 describe("a client with TLS and authentication", function()
   -- Asserts that a holder, a waiter and three clients that take locks, all at member |i|,

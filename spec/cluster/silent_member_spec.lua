@@ -2,48 +2,22 @@
 -- machine that hangs or a firewall that drops packets has this effect.
 -- Needs: one plain member.
 
-local Etcd = require "spec.support.servers.etcd"
-local Swallow = require "spec.support.servers.swallow"
-local etcdlock = require "etcdlock"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
 -- Seconds within which a client gets a lock although its member has fallen silent. It needs about
 -- half of this time.
 local TIMEOUT = 5
 
-local etcd, silent, clients
+local etcd, silent
 
-local function connect(opts)
-  local all = {
-    endpoints = { silent:endpoint(), etcd:endpoint(2), etcd:endpoint(3) }, prefix = prefix,
-  }
-  for name, value in pairs(opts or {}) do all[name] = value end
-  local client = assert(etcdlock.connect(all))
-  clients[#clients + 1] = client
-  return client
-end
+client_options(function()
+  return { endpoints = { silent:endpoint(), etcd:endpoint(2), etcd:endpoint(3) } }
+end)
 
 setup(function()
   etcd = Etcd.start { members = 3 }
   silent = Swallow.start(etcd:endpoint(1))
 end)
 
-teardown(function()
-  silent:stop()
-  etcd:stop()
-end)
-
-before_each(function()
-  silent:forward()
-  clients = {}
-end)
-
-after_each(function()
-  for _, client in ipairs(clients) do client:close() end
-end)
+before_each(function() silent:forward() end)
 
 describe("a client", function()
   it("gets a lock within 5 s if its first member never answers", function()

@@ -1,19 +1,10 @@
 -- Tests client:status(), which asks each member of a cluster separately.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), nil
-local connect = clients.connector(function()
-  return { endpoints = etcd:endpoints(), prefix = prefix }
-end)
+local etcd
+client_options(function() return { endpoints = etcd:endpoints(), prefix = prefix } end)
 
 setup(function() etcd = suite.start { members = 3 } end)
-teardown(function() etcd:stop() end)
-after_each(clients.close_all)
 
 -- A server that closes its first connection and never answers on later ones.
 local HANGS_UP_ONCE = [[
@@ -83,7 +74,6 @@ describe("status", function()
   end)
 
   it('returns why a member does not answer, and "no leader" without a quorum', function()
-    local client = connect()
     local lock = assert(client:lock("a", { timeout = 20 }))
     etcd:kill(3)
     etcd:pause(2)
@@ -113,7 +103,6 @@ describe("status", function()
 
   it("returns the alarm NOSPACE as a problem", function()
     local small = suite.start { members = 1, args = { "--quota-backend-bytes=20000" } }
-    finally(function() small:stop() end)
     for _ = 1, 10 do small:ctl("put", "a", ("x"):rep(10000)) end
     local client = connect { endpoints = small:endpoints() }
     assert.matches("alarm:NOSPACE", assert(client:status())[1].problems[1])
@@ -140,7 +129,6 @@ describe("status", function()
   it("ends with a code for each member if the client is closed while etcd is paused", function()
     etcd:pause()
     finally(function() etcd:resume() end)
-    local client = connect()
     local asked = assert(client._core:status(20))
     assert(client._core:status(20))
     collectgarbage() -- frees the second query, which nothing refers to
@@ -152,8 +140,7 @@ describe("status", function()
   end)
 
   it('returns "closed" after close', function()
-    local client = connect()
     client:close()
-    clients.assert_fails("closed", client:status())
+    assert_fails("closed", client:status())
   end)
 end)

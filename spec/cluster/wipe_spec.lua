@@ -1,16 +1,8 @@
--- If a lease was lost while a release was in progress, the client reported the release as a
--- success, whatever etcd answered. For example, etcd was wiped during with_lock, and another client
--- took the lock in the new data: with_lock still returned true.
+-- Tests clients of one member whose etcd is wiped.
 
-local Etcd = require "spec.support.servers.etcd"
-local Scripted = require "spec.support.servers.scripted"
-local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
+-- Regression 013. If a lease was lost while a release was in progress, the client reported the
+-- release as a success, whatever etcd answered. For example, etcd was wiped during with_lock, and
+-- another client took the lock in the new data: with_lock still returned true.
 local function start(etcd)
   return remote.start { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
 end
@@ -19,10 +11,6 @@ end
 -- wiped etcd has another cluster ID.
 local function tell(is_another)
   local etcd = Etcd.start()
-  finally(function()
-    proc.destroy_children()
-    etcd:stop()
-  end)
   local child = start(etcd)
   remote.send(child, [[
     return client:with_lock("a", function()
@@ -42,18 +30,14 @@ local function tell(is_another)
   remote.release(thief)
 end
 
-describe("regression 013: with_lock during a wipe of etcd", function()
+describe("with_lock during a wipe of etcd", function()
   it('returns "lost" or "conflict", with the same cluster ID', function() tell(false) end)
   it('returns "lost" or "conflict", with a new cluster ID', function() tell(true) end)
 end)
 
-it('regression 013: a pending release ends as "lost" if another cluster is found', function()
+it('a pending release ends as "lost" if another cluster is found', function()
   local etcd = Etcd.start()
   local server = Scripted.start(etcd:endpoint())
-  finally(function()
-    proc.destroy_children()
-    etcd:stop()
-  end)
   -- The client renews its lease every second, and finds the other cluster when it does.
   local child = remote.start { endpoints = server:endpoint(), prefix = prefix, ttl = 3 }
   remote.take(child, "a")
@@ -66,4 +50,22 @@ it('regression 013: a pending release ends as "lost" if another cluster is found
   local results = remote.answer_of(child, 40)
   assert.same({ "false", "lost" }, { results[1], results[3] })
   assert.matches("another etcd cluster", results[2])
+end)
+
+-- Regression 044. If etcd was wiped but kept its cluster ID, a client that had connected before
+-- still sent its lock call. The call left a lease and a key in the new data until the TTL was over.
+it("a client from before a wipe of etcd leaves no key or lease after it", function()
+  local etcd = Etcd.start()
+  local client = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 } ()
+  for _ = 1, 20 do assert(client:lock "before"):unlock() end -- revisions that the new data lacks
+  etcd:wipe()
+  local function assert_refused(...)
+    assert.matches("connect anew", assert_fails("conflict", ...), 1, true)
+  end
+  assert_refused(client:lock "a")
+  assert_refused(client:lock("a", { timeout = 3 }))
+  assert_refused(client:try_lock "a")
+  assert_refused(client:queue "a")
+  assert_refused(client:ping())
+  wait.eventually(function() return #etcd:keys(prefix) == 0 and #etcd:leases() == 0 end, 2)
 end)

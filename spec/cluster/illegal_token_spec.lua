@@ -1,22 +1,15 @@
--- gRPC core refuses a call whose token is not a legal HTTP header value, and writes the token to
--- standard error. The client only had an assertion that gRPC core accepted its calls. So a call
--- with such a token never ended, or the process was aborted. A line break at the end of a token
--- file was enough to cause this.
+-- Tests auth tokens that gRPC core cannot send.
 -- Needs: one plain member, no sanitizer.
 
-local proc = require "spec.support.programs.proc"
-local Scripted = require "spec.support.servers.scripted"
-local secured = require "spec.support.servers.secured"
-local suite = require "spec.support.harness.suite"
+-- Regression 053. GRPC core refuses a call whose token is not a legal HTTP header value, and writes
+-- the token to standard error. The client only had an assertion that gRPC core accepted its calls.
+-- So a call with such a token never ended, or the process was aborted. A line break at the end of a
+-- token file was enough to cause this.
 
-local prefix = suite.prefix()
 -- An etcd that has users.
 local etcd
 
 setup(function() etcd = secured.start(prefix) end)
-
-teardown(function() etcd:stop() end)
-
 local REFUSING = "build/spec/refusing_grpc.so"
 
 -- A program that reads its options, connects a client, and takes a lock for 2 s. It prints what
@@ -51,7 +44,6 @@ local SECRET = "fTVqXKZlhcdYWbnM.28"
 local function run(endpoint, user, token, variables)
   local child = proc.talk_lua("spec/support/programs/child.lua",
     { TAKE, endpoint, prefix, user, token, secured.PASSWORD }, variables)
-  finally(function() child:destroy() end)
   return child
 end
 
@@ -74,7 +66,7 @@ local ILLEGAL = {
   ["that ends in a space"] = SECRET .. " ",
 }
 
-describe("regression 053: a token", function()
+describe("a token", function()
   for what, token in pairs(ILLEGAL) do
     it("option " .. what .. ' is refused as "invalid" and not shown', function()
       local child = run(suite.endpoint(), "", token)
@@ -88,7 +80,6 @@ describe("regression 053: a token", function()
 
     it("from etcd " .. what .. ' fails calls with "unauthenticated" and is not shown', function()
       local server = Scripted.start(etcd:endpoint())
-      finally(function() server:stop() end)
       server:extend("Authenticate", "\18" .. string.char(#token) .. token)
       local child = run(server:endpoint(), "locker", "")
       local message = child:expect "^lock\t(.*)\tunauthenticated$"
@@ -101,7 +92,6 @@ describe("regression 053: a token", function()
 
   it('from etcd that is empty fails calls with "unauthenticated"', function()
     local server = Scripted.start(etcd:endpoint())
-    finally(function() server:stop() end)
     server:forge("Authenticate", "")
     local child = run(server:endpoint(), "locker", "")
     assert.matches("the answer to Authenticate has no token",
@@ -122,7 +112,7 @@ describe("regression 053: a token", function()
   end)
 end)
 
-describe("regression 053: a batch that gRPC core refuses", function()
+describe("a batch that gRPC core refuses", function()
   -- Runs TAKE with the suite's etcd and a gRPC that refuses |batch|, which refusing_grpc.c
   -- describes.
   local function refuse(batch)

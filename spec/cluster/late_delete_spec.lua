@@ -1,11 +1,9 @@
--- When the client knew why a member was unreachable, it gave this cause to each request that failed
--- later. If a later connection broke after a request was sent, the client concluded that etcd would
--- never get the request. But the request could still arrive: a late delete could end a later hold.
+-- Tests a request that arrives after its client has sent it again.
 
-local clients = require "spec.support.harness.clients"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
+-- Regression 036. When the client knew why a member was unreachable, it gave this cause to each
+-- request that failed later. If a later connection broke after a request was sent, the client
+-- concluded that etcd would never get the request. But the request could still arrive: a late
+-- delete could end a later hold.
 
 -- A proxy in front of etcd. Words on its input control it. "tls": from now on it requires TLS.
 -- "hold": it keeps the requests of the next connection until one of them names the key |key|
@@ -101,7 +99,6 @@ local PROXY = [[
   uv.run()
 ]]
 
-local prefix, etcd = suite.prefix(), suite.etcd()
 local NAMES = { "a", "b" }
 local proxy, client
 
@@ -119,12 +116,7 @@ before_each(function()
   } ()
 end)
 
-after_each(function()
-  clients.close_all()
-  proc.destroy_children()
-end)
-
-it("regression 036: a delete that arrives late does not delete the keys of a later hold", function()
+it("a delete that arrives late does not delete the keys of a later hold", function()
   local first = assert(client:multi_lock(NAMES))
   tell "tls"
   wait.eventually(function()

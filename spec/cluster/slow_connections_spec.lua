@@ -1,0 +1,31 @@
+-- Tests a connection that is slow or falls silent.
+-- Needs: one plain member.
+
+-- Regression 148. The limits were those of a quick network. An attempt to connect ended after 1 s,
+-- and all calls were cancelled and sent again if no answer came for 0.6 s, for ever. So on a line
+-- with a round trip of more than 0.6 s no lock was granted. With one endpoint, a connection that
+-- had fallen silent was used until the holds were lost, although a new one would have worked.
+local proxy
+
+before_each(function() proxy = Swallow.start(suite.endpoint()) end)
+after_each(function()
+  clients.close_all()
+  proxy:stop()
+  etcd:del_all(prefix)
+end)
+
+it("a lock is granted and held although each answer takes 1.4 s", function()
+  proxy:slow(1.4)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 10 }
+  local lock = assert(client:lock("a", { timeout = 30 }))
+  assert.equal("timeout", (select(3, lock:wait_lost(12))))
+  assert.is_true(lock:held())
+end)
+
+it("a hold outlives a connection that falls silent, with one endpoint", function()
+  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
+  local lock = assert(client:lock "a")
+  proxy:mute()
+  assert.equal("timeout", (select(3, lock:wait_lost(10))))
+  assert.is_true(lock:held())
+end)
