@@ -2,12 +2,6 @@
 -- client sends anything.
 -- Needs: one plain member.
 
-local Certs = require "spec.support.servers.certs"
-local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-
 local certs, cast = suite.certs(), suite.cast()
 
 -- Asserts that connect refuses valid options with |changes| by a message that matches |pattern|.
@@ -16,7 +10,7 @@ local function assert_invalid(pattern, changes)
     endpoints = "https://127.0.0.1:1",
     cacert = cast.ca.cert, cert = cast.client.cert, key = cast.client.key,
   }, changes)
-  local message = clients.assert_fails("invalid", etcdlock.connect(opts))
+  local message = assert_fails("invalid", etcdlock.connect(opts))
   assert.matches(pattern, message)
   tls.assert_keeps_secrets(message)
 end
@@ -54,9 +48,7 @@ describe("connect refuses", function()
   end)
 
   it("a key that does not fit the certificate", function()
-    assert_invalid("key .*does not fit the certificate in cert", {
-      key = cast.client_mismatch.key,
-    })
+    assert_invalid("key .*does not fit the certificate in cert", { key = cast.client_mismatch.key })
     assert_invalid("key_pem does not fit the certificate in cert", {
       key = false, key_pem = Certs.read(cast.client_mismatch.key),
     })
@@ -80,16 +72,13 @@ describe("connect refuses", function()
   it("a PEM text given as a file name, and the reverse", function()
     assert_invalid("cacert .*must be a file name", { cacert = Certs.read(cast.ca.cert) })
     assert_invalid("key .*must be a file name", { key = Certs.read(cast.client.key) })
-    assert_invalid("cacert_pem holds no certificate", {
-      cacert = false, cacert_pem = cast.ca.cert,
-    })
+    assert_invalid("cacert_pem holds no certificate", { cacert = false, cacert_pem = cast.ca.cert })
     assert_invalid("key_pem holds no private key", { key = false, key_pem = cast.client.key })
   end)
 
   it("a file and a text for the same option", function()
-    assert_invalid("only one of cacert and cacert_pem", {
-      cacert_pem = Certs.read(cast.ca.cert),
-    })
+    assert_invalid("only one of cacert and cacert_pem", { cacert_pem = Certs.read(cast.ca.cert) })
+    assert_invalid("only one of cert and cert_pem", { cert_pem = Certs.read(cast.client.cert) })
     assert_invalid("only one of key and key_pem", { key_pem = Certs.read(cast.client.key) })
   end)
 end)

@@ -1,15 +1,6 @@
 -- Tests with which certificates, addresses and environment variables a client reaches etcd by TLS.
 -- Needs: one plain member.
 
-local Certs = require "spec.support.servers.certs"
-local Etcd = require "spec.support.servers.etcd"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-local variables = require "spec.support.programs.variables"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 local port_of = tls.port_of
 
@@ -20,7 +11,7 @@ local plain -- has no TLS
 
 local function options(changes) return tls.options(etcd, prefix, changes) end
 
-local connect = clients.connector(options)
+client_options(options)
 
 local function assert_works(changes) tls.assert_works(connect(changes)) end
 
@@ -37,8 +28,6 @@ end)
 teardown(function()
   for _, one in ipairs { etcd, elsewhere, anonymous, plain } do one:stop() end
 end)
-
-after_each(clients.close_all)
 
 describe("a client with TLS", function()
   it("locks with certificates and a key from files", function()
@@ -68,7 +57,6 @@ describe("a client with TLS", function()
   it("reaches the server by its IPv6 address", function()
     if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
     local other = Etcd.start { tls = tls.served_by(cast.server), host = "::1" }
-    finally(function() other:stop() end)
     assert_works { endpoints = "https://[::1]:" .. port_of(other) }
     assert_works { endpoints = "[::1]:" .. port_of(other) }
   end)
@@ -115,7 +103,7 @@ describe("a client with TLS", function()
     local holder, waiter = connect { ttl = TTL }, connect { ttl = TTL, elsewhere = true }
     local lock = assert(holder:lock "a")
     local from = wait.now()
-    clients.assert_fails("timeout", clients.answered(waiter.lock, waiter, "a", { timeout = 1.2 }))
+    assert_fails("timeout", clients.answered(waiter.lock, waiter, "a", { timeout = 1.2 }))
     assert.is_true(lock:check())
     wait.eventually(function() return wait.now() + lock:remaining() > from + TTL end, 5, "renewed")
     lock:unlock()

@@ -1,13 +1,6 @@
 -- Tests the messages for failures of TLS: which certificate is wrong, why, and the remedy.
 -- Needs: one plain member.
 
-local Etcd = require "spec.support.servers.etcd"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 
 local etcd -- has a valid server certificate; requires a client certificate
@@ -20,7 +13,7 @@ local WRONG = {
 -- By the name in WRONG: an etcd with that certificate, which requires no client certificate.
 local wrong = {}
 
-local connect = clients.connector(function() return tls.options(etcd, prefix) end)
+client_options(function() return tls.options(etcd, prefix) end)
 
 local function assert_refused(code, pattern, changes)
   tls.assert_refused(connect(changes), code, pattern)
@@ -43,8 +36,6 @@ teardown(function()
   etcd:stop()
 end)
 
-after_each(clients.close_all)
-
 describe("a server certificate", function()
   local function assert_server_refused(name, pattern)
     assert_refused("unavailable", pattern, { endpoints = wrong[name]:endpoint() })
@@ -63,9 +54,7 @@ describe("a server certificate", function()
   end)
 
   it("signed by a CA unknown to the system is reported with the option cacert", function()
-    assert_refused("unavailable", "not in the system's CA file.*set cacert", {
-      cacert = false,
-    })
+    assert_refused("unavailable", "not in the system's CA file.*set cacert", { cacert = false })
   end)
 
   it("that is self-signed is reported as such", function()

@@ -1,13 +1,6 @@
 -- Tests that a connected client reads replaced certificate files again.
 -- Needs: one plain member.
 
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 
 local function copy(from, to)
@@ -35,11 +28,6 @@ describe("replaced certificate files", function()
     client = clients.connector(tls.options(etcd, prefix))(files)
   end)
 
-  after_each(function()
-    clients.close_all()
-    etcd:stop()
-  end)
-
   -- Restarts etcd with certificates that the other CA has signed.
   local function switch_etcd()
     etcd:set_tls {
@@ -51,7 +39,7 @@ describe("replaced certificate files", function()
 
   local function await_refusal()
     wait.eventually(function()
-      local message = clients.assert_fails("unavailable", client:lock("b", { timeout = 0.5 }))
+      local message = assert_fails("unavailable", client:lock("b", { timeout = 0.5 }))
       return message:find("signed by a CA that is not in cacert", 1, true), message
     end, 5, "the reason")
   end

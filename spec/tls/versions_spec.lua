@@ -2,14 +2,6 @@
 -- as such at once, not as unreachable.
 -- Needs: one plain member.
 
-local Certs = require "spec.support.servers.certs"
-local etcdlock = require "etcdlock"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix = suite.prefix()
-
 -- SOON is much less than TIMEOUT: the failure is reported at once, not at the timeout.
 local TIMEOUT, SOON = 20, 10 -- seconds
 
@@ -17,7 +9,6 @@ local NOTHING = "127.0.0.1:%d+: the server and the client have no TLS version, c
   .. "common: TLS 1.2 or newer"
 
 local certs, ca, cert
-local cleanup -- functions that undo what a test has done
 
 -- Starts `openssl s_server` with the arguments |...|, which may allow insecure versions; returns
 -- its endpoint.
@@ -26,16 +17,11 @@ local function serve(...)
     "openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", cert.cert, "-key", cert.key,
     "-alpn", "h2", ...,
   }
-  cleanup[#cleanup + 1] = function() server:destroy() end
   return "https://127.0.0.1:" .. server:expect "^ACCEPT .*:(%d+)"
 end
 
 local function connect(...)
-  local client = assert(etcdlock.connect {
-    endpoints = { ... }, prefix = prefix, cacert = ca.cert, timeout = TIMEOUT,
-  })
-  cleanup[#cleanup + 1] = function() client:close() end
-  return client
+  return clients.connector { cacert = ca.cert, timeout = TIMEOUT } { endpoints = { ... } }
 end
 
 -- Asserts that |call| fails in less than SOON with |code| and a message that matches |pattern|.
@@ -56,11 +42,6 @@ setup(function()
 end)
 
 teardown(function() certs:remove() end)
-before_each(function() cleanup = {} end)
-
-after_each(function()
-  for i = #cleanup, 1, -1 do cleanup[i]() end
-end)
 
 describe("a server that speaks only", function()
   for name, args in pairs {

@@ -1,14 +1,9 @@
--- A member that is shut down ends its connections with GOAWAY. With TLS a call in flight then had
--- no status, and gRPC's retry code aborted the process of the client:
--- "optional<grpc_status_code> ... Assertion `false && "this->engaged_"' failed".
+-- Tests the restart of a member with TLS.
 -- Needs: one plain member.
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local tls = require "spec.support.servers.tls"
-local uv = require "luv"
 
-local prefix = suite.prefix()
-
+-- Regression 002. A member that is shut down ends its connections with GOAWAY. With TLS a call in
+-- flight then had no status, and gRPC's retry code aborted the process of the client:
+-- "optional<grpc_status_code> ... Assertion `false && "this->engaged_"' failed".
 local BUSY = [[
   local endpoints, prefix, cacert, cert, key = ...
   local client = assert(require("etcdlock").connect {
@@ -20,9 +15,8 @@ local BUSY = [[
   end
 ]]
 
-it("regression 002: client processes survive a restart of a member with TLS", function()
+it("client processes survive a restart of a member with TLS", function()
   local etcd = tls.start()
-  finally(function() etcd:stop() end)
   local opts, children = tls.options(etcd, prefix), {}
   for i = 1, 4 do
     children[i] = proc.lua(BUSY, opts.endpoints, prefix, opts.cacert, opts.cert, opts.key)
