@@ -2,13 +2,7 @@
 -- while the request waits.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local nginx, client
 
 local INIT_WORKER = ([[
@@ -174,17 +168,13 @@ setup(function()
   client = connect()
 end)
 
-teardown(clients.close_all)
-
 local function await_flag(name)
   wait.eventually(function()
     return nginx:get("/flagged?name=" .. name).body == "true\n"
   end, 5, name)
 end
 
-local function flag(name)
-  assert.equal("set\n", nginx:get("/flag?name=" .. name).body)
-end
+local function flag(name) assert.equal("set\n", nginx:get("/flag?name=" .. name).body) end
 
 describe("an nginx request", function()
   it("can use with_lock, check, put, get, txn, wait_lost, queue and ping", function()

@@ -1,8 +1,6 @@
 -- Tests the message about an unreachable default endpoint in nginx. A worker uses the default
 -- endpoint if nginx hides ETCDCTL_ENDPOINTS from it.
 -- Needs: one plain member, no sanitizer.
-local Nginx = require "spec.support.servers.nginx"
-local uv = require "luv"
 
 local NOTE = "etcd 127.0.0.1:2379 (default; nginx hides ETCDCTL_ENDPOINTS): Connection refused"
 

@@ -2,17 +2,6 @@
 -- users copy: examples/openresty/minimal.conf and README's.
 -- Needs: no sanitizer.
 
-local Etcd = require "spec.support.servers.etcd"
-local documents = require "spec.support.harness.documents"
-local http = require "spec.support.servers.http"
-local port = require "spec.support.servers.port"
-local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
-local sale = require "spec.support.programs.sale"
-local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
 -- The demo runs on LuaJIT and loads the same modules as its nginx.
 local ENV = {
   LUA_PATH = "lua/?.lua;lua/?/init.lua;./?.lua;;",
@@ -40,8 +29,6 @@ local function assert_nothing_left(directory)
   assert.equal(0, count_processes(directory))
   assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
 end
-
-after_each(temporary.remove_all)
 
 describe("the nginx flash sale demo", function()
   it("oversells without the lock and sells exactly the stock with it", function()

@@ -2,10 +2,6 @@
 -- nginx.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local documents = require "spec.support.harness.documents"
-local suite = require "spec.support.harness.suite"
-
 describe("the documented nginx code", function()
   for _, block in ipairs(documents.blocks "lua nginx") do
     it("at " .. block.place .. " runs in a content handler without errors", function()
@@ -14,7 +10,6 @@ describe("the documented nginx code", function()
         http = "lua_shared_dict pages 10m;", -- as the recipe for a cache says
         locations = { ["/snippet"] = documents.with_etcd(block.text, suite.endpoints()) },
       }
-      finally(function() nginx:stop() end)
       local answer = nginx:get "/snippet"
       assert.equal(200, answer.status, nginx:log())
       assert.is_nil(answer.body:find "unavailable", answer.body)

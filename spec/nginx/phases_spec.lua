@@ -2,15 +2,6 @@
 -- timers, phases and requests.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local port = require "spec.support.servers.port"
-local proc = require "spec.support.programs.proc"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local nginx
-
 -- Returns the configuration of a TLS server that runs try_all in |phase| of the handshake,
 -- and its port.
 local function tls_server(phase)
@@ -25,6 +16,7 @@ local function tls_server(phase)
     }
   ]]):format(at, server.cert, server.key, phase, phase), at
 end
+
 local CERTIFICATE, certificate_port = tls_server "ssl_certificate"
 local HELLO, hello_port = tls_server "ssl_client_hello"
 
@@ -165,35 +157,30 @@ local LOCATIONS = {
   ]],
 }
 
-setup(function()
-  nginx = Nginx.start {
-    init = INIT .. [[
-      local early, message, code = connect()
-      shared:set("connect", tostring(early) .. " " .. code .. " " .. message)
-      shared:set("default", select(3, etcdlock.with_lock("early", function() end)))
-    ]],
-    init_worker = [[
-      client = assert(connect())
-      try_all "init_worker"
-    ]],
-    http = [[
-      upstream balanced { server 0.0.0.1; balancer_by_lua_block {
-        try_all "balancer"
-        require("ngx.balancer").set_current_peer("127.0.0.1", tonumber(ngx.var.server_port))
-      } }
-      ssl_session_fetch_by_lua_block { try_all "ssl_session_fetch" }
-    ]] .. CERTIFICATE .. HELLO,
-    locations = LOCATIONS,
-  }
-end)
+with_nginx {
+  client = false,
+  init = INIT .. [[
+    local early, message, code = connect()
+    shared:set("connect", tostring(early) .. " " .. code .. " " .. message)
+    shared:set("default", select(3, etcdlock.with_lock("early", function() end)))
+  ]],
+  init_worker = [[
+    client = assert(connect())
+    try_all "init_worker"
+  ]],
+  http = [[
+    upstream balanced { server 0.0.0.1; balancer_by_lua_block {
+      try_all "balancer"
+      require("ngx.balancer").set_current_peer("127.0.0.1", tonumber(ngx.var.server_port))
+    } }
+    ssl_session_fetch_by_lua_block { try_all "ssl_session_fetch" }
+  ]] .. CERTIFICATE .. HELLO,
+  locations = LOCATIONS,
+}
 
-local function told(name)
-  return (nginx:get("/told?name=" .. name).body:gsub("\n$", ""))
-end
+local function told(name) return (nginx:get("/told?name=" .. name).body:gsub("\n$", "")) end
 
-local function assert_waited(name)
-  assert.equal(WAITED, (told(name):gsub("|[%d.]+|", "|nil|")))
-end
+local function assert_waited(name) assert.equal(WAITED, (told(name):gsub("|[%d.]+|", "|nil|"))) end
 
 -- Returns what the TLS server on port |at| answers.
 local function get_over_tls(at)
@@ -254,8 +241,8 @@ describe("where nginx cannot yield,", function()
     etcd:await_keys(prefix .. "ssl_client_hello/", 0)
   end)
 
-  -- Without a patch of OpenSSL, nginx drops a handler of this phase that yields.
-  it('regression 141: ssl_session_fetch_by_lua gets "context" for a wait', function()
+  -- Regression 141. Without a patch of OpenSSL, nginx drops a handler of this phase that yields.
+  it('ssl_session_fetch_by_lua gets "context" for a wait', function()
     local ask = "printf R | openssl s_client -tls1_2 -no_ticket -reconnect -connect 127.0.0.1:"
     proc.run { "sh", "-c", ask .. certificate_port }
     wait.eventually(function() return told "ssl_session_fetch" ~= "nothing" end, 5, "the phase")

@@ -2,11 +2,6 @@
 -- runs the recipe only once.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local documents = require "spec.support.harness.documents"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
 local REQUESTS = 10 -- to each nginx server, at the same time
 
 -- Returns the recipe's code.
@@ -57,7 +52,6 @@ describe("the nginx cache recipe", function()
       :gsub("MAX_AGE = ngx.shared.pages, 60", "MAX_AGE = ngx.shared.pages, 1")
       :gsub("ngx.sleep%(0.2%)", "ngx.sleep(3)")
     local nginx = start(text, "shared")
-    finally(function() nginx:stop() end)
     local old = nginx:get("/news").body
     wait.eventually(function() return nginx:get("/expired").body == "true" end, 5, "it expires")
     local requests, new = { nginx:begin "/news" }, 0

@@ -1,14 +1,7 @@
 -- Tests that the locks and waits of an nginx request or worker end with it, however it ends.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local uv = require "luv"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
+client_options { ttl = 10 }
 local client
 
 local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
@@ -58,11 +51,7 @@ local LOCATIONS = {
   ]],
 }
 
-setup(function()
-  client = connect()
-end)
-
-teardown(clients.close_all)
+setup(function() client = connect() end)
 
 -- Returns the options of the client of a worker. Tests that kill a worker use a short |ttl|.
 local function options(ttl, lock_delay)
@@ -70,11 +59,9 @@ local function options(ttl, lock_delay)
 end
 
 local function start(more)
-  local opts = { client = options(10), locations = LOCATIONS }
+  local opts = { client = options(10), locations = LOCATIONS, logs_errors = true }
   for field, value in pairs(more or {}) do opts[field] = value end
-  local nginx = Nginx.start(opts)
-  finally(function() nginx:stop() end)
-  return nginx
+  return Nginx.start(opts)
 end
 
 local function await_stats(nginx, stats, seconds)
@@ -294,6 +281,8 @@ describe("nginx", function()
     assert.same({}, nginx:leftovers())
   end)
 
+  -- Regression 103. A timer that looks for dropped clients kept the Lua state of the request alive,
+  -- and so its client.
   it("with lua_code_cache off releases the client and locks of each request at its end", function()
     local nginx = start {
       client = false,
@@ -301,6 +290,7 @@ describe("nginx", function()
       locations = {
         ["/vm"] = ([[
           local client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s" })
+          kept = client -- a global of the Lua state of the request
           local lock = assert(client:lock "vm")
           ngx.sleep(0.005)
           assert(lock:held())
@@ -312,13 +302,14 @@ describe("nginx", function()
         ]]):format(etcd:endpoint(), prefix),
       },
     }
-    local pid = nginx:workers()[1]
-    local requests = {}
+    local pid, requests = nginx:workers()[1], {}
+    local before = Nginx.usage(pid)
     for i = 1, 8 do requests[i] = nginx:begin(i % 2 == 0 and "/vm" or "/vm?close=1") end
     for i = 1, 8 do assert.equal("held\n", requests[i]:wait(20).body) end
     assert.equal(pid, nginx:workers()[1])
     etcd:await_keys(prefix .. "vm/", 0)
     await_no_lease_of("a request", 5)
+    wait.eventually(function() return Nginx.usage(pid).threads <= before.threads + 3 end, 10)
     assert.same({}, nginx:leftovers())
   end)
 end)

@@ -2,12 +2,6 @@
 -- name "shared" is a shared dictionary of this nginx, so the same code can run with resty.lock.
 -- Needs: no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local etcdlock = require "etcdlock"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
 
 local INIT_WORKER = ([[
@@ -334,7 +328,6 @@ local function tell(stories)
 end
 
 describe("resty.etcdlock as lua-resty-lock:", function() tell(same) end)
-
 describe("resty.etcdlock unlike lua-resty-lock:", function()
   tell(more)
 
@@ -362,5 +355,65 @@ describe("resty.etcdlock unlike lua-resty-lock:", function()
       local told = nginx:get("/told").body
       return told:find("header_filter_by_lua", 1, true), told
     end, 5, "an answer of etcd's within 100 ms")
+  end)
+end)
+
+-- Regression 025. During an etcd outage, `lock` of resty.etcdlock returned a message of its own
+-- instead of "timeout". Callers such as lua-resty-mlcache serve stale data only on "timeout", so
+-- they failed.
+describe("lock of resty.etcdlock", function()
+  local etcd, own
+
+  setup(function()
+    etcd = Etcd.start()
+    own = Nginx.start {
+      init_worker = ([[
+        resty_lock = require("resty.etcdlock").connect { endpoints = "%s", prefix = "%s", ttl = 10 }
+      ]]):format(etcd:endpoint(), prefix),
+      locations = {
+        -- A cache with a stale value, written for resty.lock: it serves that on "timeout".
+        ["/cached"] = [[
+          local lock = assert(resty_lock:new("shared", { timeout = 0.5 }))
+          local elapsed, failure, detail = lock:lock "cached"
+          if not elapsed and failure ~= "timeout" then
+            return ngx.say("could not acquire callback lock: ", failure)
+          elseif not elapsed then
+            return ngx.say("stale, ", detail or "and somebody fetches it")
+          end
+          while ngx.var.arg_until and not shared:get(ngx.var.arg_until) do ngx.sleep(0.01) end
+          ngx.say("fresh, ", lock:unlock())
+        ]],
+        ["/go"] = [[ shared:set("go", true) ngx.say "went" ]],
+      },
+    }
+  end)
+
+  local function assert_stale()
+    local answer = own:get "/cached"
+    assert.matches("^stale, lock .* etcd 127.0.0.1:%d+", answer.body)
+    assert.is_true(answer.took < 0.5 + wait.SLACK, answer.took)
+  end
+
+  it('returns "timeout" and the cause in an etcd '
+    .. 'outage', function()
+    assert.equal("fresh, 1\n", own:get("/cached").body)
+    local request = own:begin "/cached?until=go"
+    etcd:await_keys(prefix, 1)
+    wait.eventually(function()
+      local body = own:get("/cached").body
+      assert.matches("^stale, ", body)
+      return body == "stale, and somebody fetches it\n", body
+    end, 5, "a wait in which etcd answers")
+    assert.equal("went\n", own:get("/go").body)
+    assert.equal("fresh, 1\n", request:wait(5).body)
+    etcd:pause()
+    assert_stale()
+    etcd:resume()
+    wait.eventually(function() return own:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
+    etcd:kill()
+    assert_stale()
+    assert_stale()
+    etcd:restart()
+    wait.eventually(function() return own:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
   end)
 end)

@@ -1,19 +1,13 @@
 -- Tests examples/openresty/timer.lua: a job runs in one nginx worker, also after a reload.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local NAME = suite.prefix() .. "job"
+local NAME = prefix .. "job"
 local WORKERS = 2
 
 suite.etcd()
 
 describe("the job of examples/openresty/timer.lua", function()
   local nginx
-
-  after_each(function() if nginx then nginx:stop() end end)
 
   -- Returns the pid of the worker that runs the job, how often it ran, and whether two ran it at
   -- the same time.
@@ -24,6 +18,7 @@ describe("the job of examples/openresty/timer.lua", function()
 
   it("runs in one worker, again after an error, and after a reload in a new worker", function()
     nginx = Nginx.start {
+      logs_errors = true,
       workers = WORKERS,
       main = "env ETCDCTL_ENDPOINTS;",
       init_worker = ([[
@@ -56,5 +51,35 @@ describe("the job of examples/openresty/timer.lua", function()
       wait.eventually(function() return not old[runs()] end, 10, "a run in a new worker")
     end
     assert.is_false((select(3, runs())))
+  end)
+end)
+
+-- Regression 120. Ngx.log refuses a table. If the job of examples/openresty/timer.lua raised a
+-- table as its error, the job never ran again in that worker.
+describe("the job of examples/openresty/timer.lua", function()
+  local nginx
+
+  it("runs again after an error whose value is a table", function()
+    nginx = Nginx.start {
+      logs_errors = true,
+      main = "env ETCDCTL_ENDPOINTS;",
+      init_worker = ([[
+        dofile("%s/examples/openresty/timer.lua").every("%s", 0.02, function()
+          if shared:get "asked" then -- nginx must start without an error
+            shared:incr("failed", 1, 0)
+            error {}
+          end
+        end)
+      ]]):format(require "luv".cwd(), NAME),
+      locations = {
+        ["/failed"] = [[
+          shared:set("asked", true)
+          ngx.say(shared:get "failed" or 0)
+        ]],
+      },
+    }
+    wait.eventually(function()
+      return tonumber(nginx:get("/failed").body) > 2
+    end, 10, "runs after an error")
   end)
 end)

@@ -2,14 +2,8 @@
 -- requests meanwhile.
 -- Needs: one plain member, no sanitizer.
 
-local Nginx = require "spec.support.servers.nginx"
-local clients = require "spec.support.harness.clients"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
-
-local prefix, etcd = suite.prefix(), suite.etcd()
 local OPTIONS = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
-local connect = clients.connector(OPTIONS)
+client_options(OPTIONS)
 local nginx, client
 
 local INIT_WORKER = [[
@@ -59,8 +53,6 @@ setup(function()
   nginx = Nginx.start { client = OPTIONS, init_worker = INIT_WORKER, locations = LOCATIONS }
   client = connect()
 end)
-
-teardown(clients.close_all)
 
 local function await_waiting(count, seconds)
   wait.eventually(function()

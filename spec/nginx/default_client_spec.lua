@@ -1,12 +1,9 @@
--- A worker that used etcdlock.with_lock and resty.etcdlock had two clients for one etcd. `connect`
--- of resty.etcdlock accepted unknown options, and two libraries that called it overwrote the
--- options of each other.
+-- Tests the default client of the libraries in nginx.
 -- Needs: no sanitizer.
-local Nginx = require "spec.support.servers.nginx"
-local suite = require "spec.support.harness.suite"
-local tasks = require "spec.support.programs.tasks"
 
-local prefix, etcd = suite.prefix(), suite.etcd()
+-- Regression 027. A worker that used etcdlock.with_lock and resty.etcdlock had two clients for one
+-- etcd. `connect` of resty.etcdlock accepted unknown options, and two libraries that called it
+-- overwrote the options of each other.
 local nginx
 
 -- Returns Lua code of a library that calls connect; its function |name| makes a lock object.
@@ -51,8 +48,6 @@ before_each(function()
   }
 end)
 
-after_each(function() nginx:stop() end)
-
 -- Returns the number of clients in the worker: each client has one I/O thread.
 local function clients()
   local count = 0
@@ -62,12 +57,12 @@ local function clients()
   return count
 end
 
-it("regression 027: etcdlock.with_lock and resty.etcdlock share one default client", function()
+it("etcdlock.with_lock and resty.etcdlock share one default client", function()
   assert.equal("true 1\n", nginx:get("/defaults").body)
   assert.equal(1, clients())
 end)
 
-it("regression 027: each library that calls connect in init_by_lua has its own client", function()
+it("each library that calls connect in init_by_lua has its own client", function()
   local request = nginx:begin "/libraries"
   for _, name in ipairs { "one", "other" } do
     etcd:await_keys(prefix .. name .. "/cache/x/", 1)
@@ -77,7 +72,7 @@ it("regression 027: each library that calls connect in init_by_lua has its own c
   assert.equal("0 1 1\n", request:wait(5).body)
 end)
 
-it("regression 027: connect raises misuse errors with the line of its caller", function()
+it("connect raises misuse errors with the line of its caller", function()
   local place = 'content_by_lua[^ ]*:%d+: resty.etcdlock.connect: '
   local lines = {}
   for line in nginx:get("/mistakes").body:gmatch "[^\n]+" do lines[#lines + 1] = line end

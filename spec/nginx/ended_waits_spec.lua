@@ -1,13 +1,10 @@
--- Timers that waited without a time limit kept exiting workers alive after a reload. For example,
--- two workers campaigned for leadership, and eight workers ran after three reloads. The next leader
--- was then a worker that was about to exit.
+-- Tests waits of nginx workers that exit, or whose other lock is lost.
 -- Needs: no sanitizer.
-local Nginx = require "spec.support.servers.nginx"
-local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
+-- Regression 022. Timers that waited without a time limit kept exiting workers alive after a
+-- reload. For example, two workers campaigned for leadership, and eight workers ran after three
+-- reloads. The next leader was then a worker that was about to exit.
 local WORKERS, RELOADS = 2, 3
-local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
 
 local function start(run)
@@ -22,11 +19,7 @@ local function start(run)
   }
 end
 
-after_each(function() nginx:stop() end)
-
-local function told(of)
-  return (nginx:get("/told?of=" .. of).body:gsub("\n$", ""))
-end
+local function told(of) return (nginx:get("/told?of=" .. of).body:gsub("\n$", "")) end
 
 local function await_told(of, expected)
   wait.eventually(function()
@@ -49,7 +42,7 @@ local function reload()
   end, 5, "the new workers only")
 end
 
-it("regression 022: the lock wait of a timer ends when its worker exits, and no exiting worker "
+it("the lock wait of a timer ends when its worker exits, and no exiting worker "
   .. "gets the lock", function()
   start [[
     local lock, _, code = client:lock "leader"
@@ -71,7 +64,7 @@ it("regression 022: the lock wait of a timer ends when its worker exits, and no 
   assert.equal(tostring(3 * RELOADS), told "premature")
 end)
 
-it('regression 022: wait_lost in a timer ends with "premature" when its worker exits', function()
+it('wait_lost in a timer ends with "premature" when its worker exits', function()
   start [[
     local lock = assert(client:lock("keeper/" .. ngx.worker.id()))
     note "holds"
@@ -81,4 +74,39 @@ it('regression 022: wait_lost in a timer ends with "premature" when its worker e
   await_told("holds", tostring(WORKERS))
   reload()
   assert.equal(tostring(WORKERS), told "premature")
+end)
+
+-- Regression 109. If a lock was lost just before its nginx request began to wait for another lock,
+-- the on_lost function of the lost lock was called only when that wait ended.
+it("a loss at the begin of a wait is reported during the wait", function()
+  nginx = Nginx.start {
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 60 },
+    locations = {
+      ["/wait"] = [[
+        local ffi, core = require "ffi", require "etcdlock.core"
+        ffi.cdef "int usleep(unsigned microseconds);"
+        local lost = assert(client:lock("lost"))
+        local reported_at
+        assert(lost:on_lost(function() reported_at = core.now() end))
+        -- The first call is at the begin of `lock`, the second one just before it waits.
+        local listeners, calls = client._loss_listeners, 0
+        local call_due = listeners.call_due
+        function listeners:call_due()
+          call_due(self)
+          calls = calls + 1
+          if calls == 2 then
+            assert(lost:expire(0.01))
+            repeat ffi.C.usleep(1000) until lost._core:wait_ended(0)
+          end
+        end
+        local _, _, code = client:lock("taken", { timeout = 3 })
+        listeners.call_due = nil
+        local ended_at = core.now()
+        ngx.say(code, " ", reported_at ~= nil and ended_at - reported_at > 1)
+      ]],
+    },
+  }
+  local lock = assert(connect():lock "taken")
+  assert.equal("timeout true\n", nginx:get("/wait").body)
+  assert(lock:unlock())
 end)

@@ -1,11 +1,8 @@
--- In nginx's stream module, tcp_nodelay can refuse a send on a Unix socket. The message then named
--- a lack of descriptors, and asked for more of them.
-local Nginx = require "spec.support.servers.nginx"
-local suite = require "spec.support.harness.suite"
+-- Tests an nginx that refuses to send.
 
-local prefix, etcd = suite.prefix(), suite.etcd()
-
-it('regression 142: if nginx refuses to send on the wake-up connection, the message says so',
+-- Regression 142. In nginx's stream module, tcp_nodelay can refuse a send on a Unix socket. The
+-- message then named a lack of descriptors, and asked for more of them.
+it('if nginx refuses to send on the wake-up connection, the message says so',
   function()
     local nginx = Nginx.start {
       client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
@@ -27,7 +24,6 @@ it('regression 142: if nginx refuses to send on the wake-up connection, the mess
         ]],
       },
     }
-    finally(function() nginx:stop() end)
     local body = nginx:get("/refused").body
     assert.matches("^nil context .*nginx cannot send on it: operation not supported\n", body)
     assert.matches("held, token", body)
