@@ -137,7 +137,6 @@ end)
 describe("a batched transaction", function()
   it("without permission fails alone and leaves no key", function()
     local own = secured.start(prefix)
-    finally(function() own:stop() end)
     local client = connect(secured.options(own, ""))
     assert(client:lock(prefix .. "warm")):unlock()
     local names = numbered(prefix, 40)
@@ -157,7 +156,6 @@ describe("a batched transaction", function()
 
   it("without permission for one of its two keys fails alone and writes neither", function()
     local own = secured.start(prefix)
-    finally(function() own:stop() end)
     local client = connect(secured.options(own, ""))
     local lock = assert(client:lock(prefix .. "warm"))
     assert.is_true(lock:put(prefix .. "data", "0"))
@@ -204,7 +202,6 @@ describe("a batched transaction", function()
 
   it("that fails with no_space does not fail the unlocks beside it", function()
     local own = Etcd.start { args = { "--quota-backend-bytes", "2000000" } }
-    finally(function() own:stop() end)
     local client = connect { endpoints = own:endpoints() }
     local locks = assert_held(answers(ask(client, numbered("held/", 20))))
     wait.eventually(function()

@@ -109,9 +109,7 @@ describe("processes that contend for a lock", function()
     for _, child in ipairs(children) do
       for _ = 1, CYCLES do
         local token, from, to = child:expect("^(%d+) (%d+) (%d+)$", 30)
-        holds[#holds + 1] = {
-          token = tonumber(token), from = tonumber(from), to = tonumber(to),
-        }
+        holds[#holds + 1] = { token = tonumber(token), from = tonumber(from), to = tonumber(to) }
       end
       assert.equal(0, (child:wait()))
     end
@@ -266,7 +264,6 @@ describe("waiters", function()
   -- The clients stay open, so no watch ends because its client is closed.
   it("leave no watch behind after their hold, or after another waiter gives up", function()
     local etcd = suite.start()
-    finally(function() etcd:stop() end)
     local holder, patient = actor(etcd, "left"), actor(etcd, "left")
     local actors = { holder, patient }
     for _ = 1, 2 do
@@ -299,7 +296,6 @@ describe("waiters", function()
   it("watch only their predecessor", function()
     local COUNT = 10
     local etcd, waiters = suite.start(), {}
-    finally(function() etcd:stop() end)
     local holder = actor(etcd, "herd")
     take(holder)
     for i = 1, COUNT do

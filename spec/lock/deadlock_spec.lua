@@ -4,9 +4,7 @@
 -- second client for the same lock. The call blocked the process forever.
 local client, other
 
-before_each(function()
-  client, other = connect(), connect()
-end)
+before_each(function() client, other = connect(), connect() end)
 
 describe("a second client of the process", function()
   it("gets deadlock at once for a lock of the first client", function()
@@ -42,7 +40,6 @@ describe("a second client of the process", function()
 
   it("takes the same name in another etcd cluster", function()
     local another = suite.start()
-    finally(function() another:stop() end)
     clients.keep(assert(client:lock "c"))
     local lock = assert(connect { endpoints = another:endpoints() }:lock("c", { timeout = 5 }))
     assert.is_true(lock:unlock())
@@ -50,7 +47,6 @@ describe("a second client of the process", function()
 
   it("in another cluster times out behind a writer there", function()
     local another = suite.start()
-    finally(function() another:stop() end)
     clients.keep(assert(client:read_lock "c"))
     clients.keep(assert(connect { endpoints = another:endpoints(), elsewhere = true }:lock "c"))
     local reader = connect { endpoints = another:endpoints() }

@@ -38,9 +38,7 @@ local function etcdctl_lock(name, ttl)
 end
 
 -- Returns the key of |ctl|, or nil if |ctl| does not hold the lock.
-local function holds(ctl)
-  return ctl.text:match "^(.-)\n"
-end
+local function holds(ctl) return ctl.text:match "^(.-)\n" end
 
 local function await_hold(ctl)
   return wait.eventually(function() return holds(ctl) end, 5, "etcdctl's hold")

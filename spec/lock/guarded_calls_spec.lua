@@ -4,7 +4,6 @@
 -- call. Then three results were wrong. A read that etcd answered during the next owner's hold
 -- returned a value. A write that etcd applied during its own hold was reported as failed. A late
 -- read was reported as a loss, although no hold was lost.
-local cqueues = require "cqueues"
 
 local KEY = prefix .. "x"
 

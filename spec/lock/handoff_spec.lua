@@ -2,9 +2,7 @@
 -- handoff budget is spent.
 
 -- Starts an acquisition of lock "a" for |owner|.
-local function ask(client, owner)
-  return assert(client:lock_async("a", { owner = owner }))
-end
+local function ask(client, owner) return assert(client:lock_async("a", { owner = owner })) end
 
 -- Starts acquisitions for the owners 1 to |count|. Returns the pending locks when at least |count|
 -- - 1 of them wait.

@@ -5,11 +5,6 @@
 local UNAVAILABLE = error_rows.STATUS.UNAVAILABLE
 local server
 
-after_each(function()
-  clients.close_all()
-  server:stop()
-end)
-
 describe("the hold deadline", function()
   -- Seconds. The hold deadline counts from the time at which a keepalive was sent. It moves only
   -- when the keepalive is proven: etcd must answer the keepalive, and then a read that the client
@@ -53,14 +48,10 @@ end)
 describe("a client", function()
   local client
 
-  before_each(function()
-    server = Scripted.start(etcd:endpoint())
-  end)
+  before_each(function() server = Scripted.start(etcd:endpoint()) end)
 
   -- Lets the server forward all calls of |method|, and drop etcd's answers.
-  local function mute(method)
-    server:answer(method, "never", UNAVAILABLE)
-  end
+  local function mute(method) server:answer(method, "never", UNAVAILABLE) end
 
   it("that cannot read a held key ends the hold, names the cause and frees the lock", function()
     client = connect { endpoints = server:endpoint(), ttl = 3 }

@@ -3,20 +3,14 @@
 -- Regression 085. Text that other clients wrote into their keys broke the tools for such clients.
 -- Names of 1.4 MB, or names that the user may not read, made queue, queues and break_lock fail. An
 -- infinite lock_delay made "ls --json" raise an error.
-after_each(function()
-  clients.close_all()
-  etcd:del_all(prefix)
-  etcd:revoke_all()
-end)
+after_each(clear_etcd)
 
 local HUGE = 1400 * 1000 -- bytes; etcd accepts requests up to 1.5 MB
 -- A key like those of a multi-lock.
 local KEY = prefix .. "order/77-1"
 
 -- Returns a label with the further |fields|, in JSON.
-local function label(fields)
-  return '{"host":"h","pid":1,"since":2,' .. fields .. "}"
-end
+local function label(fields) return '{"host":"h","pid":1,"since":2,' .. fields .. "}" end
 
 -- Fails unless queue and queues return one entry, which is a holder and shows no other names.
 -- Returns the entry.
@@ -92,7 +86,6 @@ end)
 describe("a multi-lock with names that the user may not read", function()
   local secure
   setup(function() secure = secured.start(prefix) end)
-  teardown(function() secure:stop() end)
 
   it("is listed without held, and break_lock deletes its key below the readable name", function()
     local client = clients.connector(secured.options(secure, prefix)) {}

@@ -1,8 +1,6 @@
 -- Tests which keys belong to the queue of a lock: the key layout, which Go's clients share.
 -- Needs: one plain member.
 
-local core = require "etcdlock.core"
-
 local function assert_counts(name, key, lease, mode, permits)
   assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key, lease) })
 end

@@ -157,13 +157,6 @@ describe("a hold", function()
     server:deliver "Txn"
     for i = 1, 10 do assert.equal("10", (etcd:get(KEY .. i))) end
   end)
-
-  it("sends one request for each of 5 puts in a row", function()
-    local calls = server:count("Txn", function()
-      for i = 1, 5 do assert.is_true(lock:put(KEY, tostring(i))) end
-    end)
-    assert.equal(5, calls)
-  end)
 end)
 
 -- Regression 037. After a write of unknown outcome, the client rewrites the marker key before the

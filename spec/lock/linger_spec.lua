@@ -160,10 +160,6 @@ describe("a lingering lock", function()
 
   it('is not granted past its hold deadline: with etcd paused, lock gets "unavailable"', function()
     local own = suite.start()
-    finally(function()
-      clients.close_all()
-      own:stop()
-    end)
     local client = connect { endpoints = own:endpoints(), ttl = 2 }
     leave()
     own:pause()

@@ -1,7 +1,7 @@
 -- Tests the lock delay (option lock_delay of connect): after a crash of the holder, the lock is
 -- granted only after the delay; after a release, the next waiter gets it at once.
 
-local assert_fails, ended, granted = clients.assert_fails, clients.ended, clients.granted
+local ended, granted = clients.ended, clients.granted
 
 -- Seconds. Without a lock delay, the next waiter would have the lock TTL + 1 s after a crash.
 local TTL, DELAY = 2, 4

@@ -191,13 +191,6 @@ describe("a held lock", function()
     assert.is_true((lock:delete(prefix .. "data")))
   end)
 
-  it("has count 1, and 0 after unlock", function()
-    local lock = assert(client:lock "a")
-    assert.equal(1, lock:count())
-    lock:unlock()
-    assert.equal(0, lock:count())
-  end)
-
   it("shows its name, state, token and count as a string", function()
     local lock = assert(client:lock "a")
     assert.equal(('etcdlock.lock "a" (held, token %d, count 1)'):format(lock:token()),

@@ -11,11 +11,7 @@ scripted_client { ttl = TTL, lock_delay = DELAY }
 
 before_each(function() other = connect { elsewhere = true, ttl = 30, lock_delay = false } end)
 
-after_each(function()
-  clients.close_all()
-  etcd:revoke_all()
-  etcd:del_all(prefix)
-end)
+after_each(clear_etcd)
 
 -- Makes all keepalives fail until server:pass.
 local function stop_keepalives()
@@ -166,7 +162,6 @@ describe("all holds of a client are lost at once", function()
 
   it("if another cluster answers", function()
     local etcd = Etcd.start()
-    finally(function() etcd:stop() end)
     local client = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 60 } {}
     local locks = take_many(client)
     etcd:wipe(true)

@@ -107,14 +107,6 @@ describe("connect", function()
 end)
 
 describe("a lock call", function()
-  local client
-
-  before_each(function()
-    client = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
-  end)
-
-  after_each(function() client:close() end)
-
   -- Four calls that acquire a lock, each as a function(name, opts).
   local WAYS = {
     ["client:lock"] = function(...) return client:lock(...) end,
@@ -212,14 +204,9 @@ describe("a lock call", function()
 end)
 
 describe("a method of a lock", function()
-  local client, lock
+  local lock
 
-  before_each(function()
-    client = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
-    lock = assert(client:lock "a")
-  end)
-
-  after_each(function() client:close() end)
+  before_each(function() lock = assert(client:lock "a") end)
 
   it("raises an error for an argument of a wrong type and for a negative timeout", function()
     assert_raises(function() lock:on_lost() end, "lock:on_lost", "fn = nil")
@@ -247,93 +234,45 @@ describe("a method of a lock", function()
 end)
 
 describe("a raised error", function()
-  local client
-
-  before_each(function()
-    client = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
-  end)
-
-  after_each(function() client:close() end)
-
-  -- Asserts that the error of |call| names the second line of |call|, which calls etcdlock.
+  -- Asserts that the error of |call| names the line of |call|, which calls etcdlock.
   local function assert_blames_caller(call)
-    local line = debug.getinfo(call, "S").linedefined + 1
+    local line = debug.getinfo(call, "S").linedefined
     local _, message = pcall(call)
     assert.matches("options_spec.lua:" .. line .. ":", message, 1, true)
   end
 
   it("names the line that called connect", function()
-    assert_blames_caller(function()
-      local _ = etcdlock.connect { ttl = "x" }
-    end)
-    assert_blames_caller(function()
-      local _ = etcdlock.connect { user = 5 }
-    end)
-    assert_blames_caller(function()
-      local _ = etcdlock.connect { endpoints = 5 }
-    end)
+    assert_blames_caller(function() local _ = etcdlock.connect { ttl = "x" } end)
+    assert_blames_caller(function() local _ = etcdlock.connect { user = 5 } end)
+    assert_blames_caller(function() local _ = etcdlock.connect { endpoints = 5 } end)
   end)
 
   it("names the line that called lock or try_lock", function()
-    assert_blames_caller(function()
-      local _ = client:lock(5)
-    end)
-    assert_blames_caller(function()
-      local _ = client:lock("a", { value = 5 })
-    end)
-    assert_blames_caller(function()
-      local _ = client:try_lock(5)
-    end)
-    assert_blames_caller(function()
-      local _ = client:try_lock("a", { value = 5 })
-    end)
+    assert_blames_caller(function() local _ = client:lock(5) end)
+    assert_blames_caller(function() local _ = client:lock("a", { value = 5 }) end)
+    assert_blames_caller(function() local _ = client:try_lock(5) end)
+    assert_blames_caller(function() local _ = client:try_lock("a", { value = 5 }) end)
   end)
 
   it("names the line that called with_lock, wrap or a wrapped function", function()
     local wrapped_badly = client:wrap("a", { value = 5 }, error)
-    assert_blames_caller(function()
-      local _ = client:with_lock(5, error)
-    end)
-    assert_blames_caller(function()
-      local _ = client:with_lock("a", { value = 5 }, error)
-    end)
-    assert_blames_caller(function()
-      local _ = client:with_lock("a", 5)
-    end)
-    assert_blames_caller(function()
-      local _ = client:wrap(5, error)
-    end)
-    assert_blames_caller(function()
-      local _ = wrapped_badly()
-    end)
+    assert_blames_caller(function() local _ = client:with_lock(5, error) end)
+    assert_blames_caller(function() local _ = client:with_lock("a", { value = 5 }, error) end)
+    assert_blames_caller(function() local _ = client:with_lock("a", 5) end)
+    assert_blames_caller(function() local _ = client:wrap(5, error) end)
+    assert_blames_caller(function() local _ = wrapped_badly() end)
   end)
 
   it("names the line that called queue, break_lock or a method of a lock", function()
     local lock = assert(client:lock "a")
-    assert_blames_caller(function()
-      local _ = client:queue(5)
-    end)
-    assert_blames_caller(function()
-      local _ = client:break_lock(5, 5)
-    end)
-    assert_blames_caller(function()
-      local _ = client:break_lock("a", "b")
-    end)
-    assert_blames_caller(function()
-      local _ = lock:put("k", 5)
-    end)
-    assert_blames_caller(function()
-      local _ = lock:get(5)
-    end)
-    assert_blames_caller(function()
-      local _ = lock:txn { { "get", 5 } }
-    end)
-    assert_blames_caller(function()
-      local _ = lock:wait_lost(-1)
-    end)
-    assert_blames_caller(function()
-      local _ = lock:on_lost(5)
-    end)
+    assert_blames_caller(function() local _ = client:queue(5) end)
+    assert_blames_caller(function() local _ = client:break_lock(5, 5) end)
+    assert_blames_caller(function() local _ = client:break_lock("a", "b") end)
+    assert_blames_caller(function() local _ = lock:put("k", 5) end)
+    assert_blames_caller(function() local _ = lock:get(5) end)
+    assert_blames_caller(function() local _ = lock:txn { { "get", 5 } } end)
+    assert_blames_caller(function() local _ = lock:wait_lost(-1) end)
+    assert_blames_caller(function() local _ = lock:on_lost(5) end)
   end)
 end)
 

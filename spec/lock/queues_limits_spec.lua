@@ -55,7 +55,6 @@ end)
 describe("over a slow connection,", function()
   local proxy
   before_each(function() proxy = Swallow.start(etcd:endpoint()) end)
-  after_each(function() proxy:stop() end)
 
   it('queues fails with "unavailable" within its limit', function()
     local client, slow = connect(), connect { endpoints = proxy:endpoint(), elsewhere = true }

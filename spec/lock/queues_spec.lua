@@ -1,7 +1,7 @@
 -- Tests client:queues, which lists all queues below a prefix, and that it omits keys that are no
 -- entries.
 
-local assert_fails, keep = clients.assert_fails, clients.keep
+local keep = clients.keep
 
 -- Returns a line "name mode+ mode-" for each queue in |found|: + marks a holder, - a waiter.
 local function shown(found)

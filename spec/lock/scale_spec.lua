@@ -1,7 +1,5 @@
 -- Tests clients and queues with many locks, many waiters and many names.
 
-local core = require "etcdlock.core"
-
 -- The beginning of programs that wait for many locks at once through etcdlock.core, which can poll
 -- a wait without blocking. `wait_all` calls |on_held| for each lock as soon as it is granted.
 local MANY = [[
@@ -266,10 +264,6 @@ it("try_lock takes a free lock while 150 locks below it come and go", function()
   local missing = loops.missing "cqueues"
   if missing then return pending(missing) end
   local child = proc.lua(BUSY, suite.endpoint(), prefix)
-  finally(function()
-    child:destroy()
-    clients.close_all()
-  end)
   child:expect("^busy", 20)
   local client = connect()
   for _ = 1, 20 do

@@ -5,9 +5,7 @@
 local STATUS = error_rows.STATUS
 scripted_client { ttl = 60 }
 
-before_each(function()
-  assert(client:lock "first"):unlock()
-end)
+before_each(function() assert(client:lock "first"):unlock() end)
 
 -- Waits until the server has received |count| transactions more than |before|.
 local function await_asked(before, count)

@@ -4,7 +4,7 @@
 -- user data such as "order/1001" blocked the lock "order" forever, break_lock deleted it, and an
 -- election reported it as its leader. Now an entry must be attached to the lease that its name
 -- contains.
-local assert_fails, granted, keep = clients.assert_fails, clients.granted, clients.keep
+local granted, keep = clients.granted, clients.keep
 
 -- User data: keys below the name "order".
 local DATA = {
@@ -14,11 +14,7 @@ local DATA = {
 -- A lock that is not free within this time is blocked.
 local SOON = { timeout = 5 }
 
-after_each(function()
-  clients.close_all()
-  etcd:del_all(prefix)
-  etcd:revoke_all()
-end)
+after_each(clear_etcd)
 
 -- Puts user data below |name|: without a lease, or attached to |lease|.
 local function put_data(name, lease)

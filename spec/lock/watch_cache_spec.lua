@@ -1,15 +1,11 @@
 -- Tests the watch cache: a client that waits for the same predecessor again uses the watch of its
 -- last wait.
 
-local cqueues = require "cqueues"
-
 -- A waiter that misses a deletion finds it only by its read after a minute.
 client_options { ttl = 60 }
 local holder, waiter
 
-before_each(function()
-  holder, waiter = connect(), connect { elsewhere = true }
-end)
+before_each(function() holder, waiter = connect(), connect { elsewhere = true } end)
 
 -- Lets |client| wait for lock |name| of |from|, acquire it and release it. Returns true if the hold
 -- may have been so long that |client| watched its own key, too.

@@ -1,6 +1,6 @@
 -- Tests calls that run a function under a lock: client:with_lock, client:wrap, etcdlock.with_lock.
 
-local assert_fails, assert_ran = clients.assert_fails, clients.assert_ran
+local assert_ran = clients.assert_ran
 
 local function never() error "was run" end
 
@@ -101,9 +101,7 @@ describe("with_lock", function()
   end)
 
   it('returns "not_held" if the function unlocks the lock', function()
-    assert_ran("not_held", client:with_lock("a", function(lock)
-      assert.is_true(lock:unlock())
-    end))
+    assert_ran("not_held", client:with_lock("a", function(lock) assert.is_true(lock:unlock()) end))
   end)
 
   it("raises the function's error even if the lock was lost", function()
@@ -149,9 +147,7 @@ describe("with_lock", function()
   it("releases the lock when its coroutine is closed while the function yields", function()
     local close = rawget(coroutine, "close")
     if not close then return pending "coroutine.close came with Lua 5.4" end
-    local thread = coroutine.create(function()
-      client:with_lock("a", coroutine.yield)
-    end)
+    local thread = coroutine.create(function() client:with_lock("a", coroutine.yield) end)
     local _, lock = coroutine.resume(thread)
     assert.is_true(lock:held())
     assert.is_true(close(thread))
