@@ -10,7 +10,6 @@ local entrants = require "bench.entrants"
 local report = require "bench.report"
 local rows = require "bench.rows"
 local timeline = require "bench.family.timeline"
-local write_file = require "bench.write_file"
 
 local function crowd_of(entrant, work, name)
   local crowd = assert(Crowd.start(entrant, work, suite.endpoint(), "bench_spec/" .. name))

@@ -143,7 +143,6 @@ describe("the etcdlock command", function()
 
   it("accepts the boolean flags of etcdctl with and without a value", function()
     local etcd = Etcd.start { tls = false }
-    finally(function() etcd:stop() end)
     local env = clients.with(matrix.no_variables(),
       { ETCDCTL_ENDPOINTS = etcd:endpoint():match "//(.*)" })
     for _, case in ipairs {

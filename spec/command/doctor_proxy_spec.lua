@@ -11,8 +11,6 @@ describe("etcdlock doctor", function()
     if proxy then proc.destroy(proxy) end
   end)
 
-  teardown(function() etcd:stop() end)
-
   it("reports that a waiter is not woken behind an etcd grpc-proxy", function()
     local address = "127.0.0.1:" .. port.free()
     proxy = proc.spawn({ "etcd", "grpc-proxy", "start", "--listen-addr", address, "--endpoints",

@@ -48,10 +48,6 @@ describe("etcdlock doctor", function()
   it("tells whether etcdlock is tested with a member's version, and works without it", function()
     local etcd = Etcd.start { tls = false }
     local server = Scripted.start(etcd:endpoint())
-    finally(function()
-      server:stop()
-      etcd:stop()
-    end)
     local here = { "--endpoints", server.address, "--prefix", prefix }
     assert.matches("\n  ok     etcdlock [%d.]+ is tested with etcd 3%.%d\n", (doctor(here, {})))
     server:extend("Status", protobuf.bytes(2, "3.99.0"))
@@ -118,7 +114,6 @@ describe("etcdlock doctor", function()
 
   it("reports an unreachable member, a duplicate endpoint and a member without TLS", function()
     local etcd = Etcd.start { tls = false }
-    finally(function() etcd:stop() end)
     local here = etcd:endpoint():match "//(.*)"
     local out, status = doctor({ "--endpoints", here .. ",127.0.0.1:1" }, {})
     assert.equal(1, status)
@@ -149,10 +144,6 @@ describe("etcdlock doctor", function()
     etcd:kill(3)
     local here = etcd:endpoint():match "//(.*)"
     local client = clients.connector { endpoints = here, env = false } ()
-    finally(function()
-      clients.close_all()
-      etcd:stop()
-    end)
     wait.eventually(function() return client:status()[1].problems[1] end, 10, "it has no leader")
     local out = doctor({ "--endpoints", here }, {})
     assert_says(out, ("WRONG  %s: etcdserver: no leader"):format(here))
@@ -164,16 +155,11 @@ describe("etcdlock doctor", function()
 
   it("names --cacert or --server-name as the remedy for a certificate error", function()
     local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_alone, false) }
-    finally(function() etcd:stop() end)
     local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
     assert.equal(1, status)
     assert_says(out, "the server's certificate is self-signed, and not in the system's CA file",
       "; give --cacert", "\n         -> give that certificate with --cacert, if it is etcd's")
     local elsewhere = Etcd.start { tls = tls.served_by(suite.cast().server_elsewhere, false) }
-    finally(function()
-      etcd:stop()
-      elsewhere:stop()
-    end)
     assert_says((doctor({ "--endpoints", elsewhere:endpoint(), "--cacert", suite.cast().ca.cert },
       {})), "; give a name in the certificate as --server-name",
       "-> give one of the certificate's names as")
@@ -181,7 +167,6 @@ describe("etcdlock doctor", function()
 
   it("reports a NOSPACE alarm, and that no lock can be taken", function()
     local etcd = Etcd.start { tls = false, args = { "--quota-backend-bytes=20000" } }
-    finally(function() etcd:stop() end)
     for _ = 1, 10 do etcd:ctl("put", "a", ("x"):rep(10000)) end
     local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
     assert.equal(1, status)
@@ -192,7 +177,6 @@ describe("etcdlock doctor", function()
 
   it("reports that it took no test lock if another client holds it, and exits with 0", function()
     local client = connect()
-    finally(clients.close_all)
     clients.keep(assert(client:lock "etcdlock-doctor"))
     local out, status = command.run { "doctor", "--prefix", prefix }
     assert.equal(0, status)
@@ -232,7 +216,6 @@ describe("etcdlock doctor", function()
 
   it("reports missing rights and a wrong password with the remedy, and prints no secret", function()
     local etcd = secured.start(prefix, { tls = false })
-    finally(function() etcd:stop() end)
     local env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }
     env.ETCDCTL_USER = "locker:" .. secured.PASSWORD
     local out, status = doctor({ "--prefix", prefix }, env)
@@ -254,7 +237,6 @@ describe("etcdlock doctor", function()
 
   it("reports each member's state to a user if only the last of four endpoints answers", function()
     local etcd = secured.start(prefix, { tls = false })
-    finally(function() etcd:stop() end)
     local here = etcd:endpoint():match "//(.*)"
     local out, status = doctor({ "--prefix", prefix,
       "--endpoints", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3," .. here },
@@ -271,7 +253,6 @@ describe("etcdlock doctor", function()
     local etcd = Etcd.start { tls = {
       ca = cast.ca.cert, cert = cast.server.cert, key = cast.server.key, client = cast.client,
     } }
-    finally(function() etcd:stop() end)
     local out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.ca.cert,
       "--cert", cast.client.cert, "--key", cast.client.key }, {})
     assert.equal(0, status, out)

@@ -4,7 +4,6 @@
 -- 5.2 to 5.4 last, but before any C module. So the installed command loaded ./luv.lua instead of
 -- the installed luv.so. If root ran etcdlock in a directory that another user could write, that
 -- user's code ran as root.
-local write_file = require "bench.write_file"
 
 -- LUA_INIT code: appends the name of each required module to a file.
 local RECORD = [[

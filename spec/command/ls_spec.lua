@@ -1,8 +1,6 @@
 -- Tests etcdlock ls, which lists holders and waiters, and etcdlock break, which takes a lock from
 -- its holder.
 
-local core = require "etcdlock.core"
-
 local HOST, PID = core.host(), core.pid()
 
 local function ls(...)

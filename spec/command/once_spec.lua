@@ -1,7 +1,5 @@
 -- Tests etcdlock run --once-per, which runs a command once in each period, and its record in etcd.
 
-local core = require "etcdlock.core"
-
 client_options { ttl = 10 }
 local NAME = prefix .. "a"
 local RECORD = NAME:gsub("/", "%%2F") .. ".last-run"
@@ -18,9 +16,7 @@ local function words_of(options, script)
   return words
 end
 
-local function run(options, script, env)
-  return command.run(words_of(options, script), env)
-end
+local function run(options, script, env) return command.run(words_of(options, script), env) end
 
 local function start(options, script) return command.start(words_of(options, script)) end
 
@@ -178,10 +174,7 @@ describe("etcdlock run --once-per", function()
 
   it("names the record's key if etcd refuses to read or write it", function()
     local own = secured.start(NAME .. "/", { tls = false })
-    finally(function() own:stop() end)
-    local env = {
-      ETCDCTL_ENDPOINTS = own:endpoint(), ETCDCTL_USER = "locker:" .. secured.PASSWORD,
-    }
+    local env = { ETCDCTL_ENDPOINTS = own:endpoint(), ETCDCTL_USER = "locker:" .. secured.PASSWORD }
     local function assert_refused(wanted_out)
       local out, status, err = run({ LONG }, "echo ran", env)
       assert.same({ wanted_out, 77 }, { out, status })
@@ -255,7 +248,6 @@ describe("etcdlock run --once-per", function()
 
   it("waits for an etcd that is away at its start", function()
     local own = Etcd.start()
-    finally(function() own:stop() end)
     own:pause()
     local job = command.start { "run", NAME, LONG, "--endpoints=" .. own:endpoint(), "echo", "ran" }
     local from = wait.now()

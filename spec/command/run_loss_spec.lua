@@ -26,9 +26,6 @@ describe("the command of a holder that has lost its lock", function()
     file = temporary.directory() .. "/alone"
   end)
 
-  after_each(function() proxy:stop() end)
-  teardown(function() etcd:stop() end)
-
   local function start(subcommand, endpoint, ...)
     local words = { subcommand, "a", "--endpoints", endpoint, "--ttl=" .. TTL, "--grace=" .. GRACE }
     if subcommand == "elect" then table.insert(words, 3, "value") end

@@ -126,9 +126,7 @@ end)
 -- Regression 081. As the first process of a container, etcdlock becomes the parent of all orphans.
 -- It did not reap them, so they remained zombies for as long as the command ran.
 describe("etcdlock run with pid 1", function()
-  local function as_pid_1(env, ...)
-    return proc.talk(session.as_pid_1(...), env)
-  end
+  local function as_pid_1(env, ...) return proc.talk(session.as_pid_1(...), env) end
 
   it("reaps orphans, passes TERM on, and exits with the command's status", function()
     if as_pid_1({}, "true"):wait() ~= 0 then pending "unshare needs rights" end

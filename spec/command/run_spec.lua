@@ -331,9 +331,7 @@ end)
 
 describe("etcdlock run that has lost its lock", function()
   -- Makes the holder lose the lock.
-  local function take_away()
-    assert(client:break_lock("a", client:queue "a"[1].token))
-  end
+  local function take_away() assert(client:break_lock("a", client:queue "a"[1].token)) end
 
   it("ends the command with TERM, reports the loss and exits with 70", function()
     local job = start(NAME, sh [[

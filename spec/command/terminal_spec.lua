@@ -28,9 +28,7 @@ local function at_terminal(text)
   return proc.talk(session.at_terminal(text), env)
 end
 
-local function press(terminal, keys)
-  terminal.stdin:write(keys)
-end
+local function press(terminal, keys) terminal.stdin:write(keys) end
 
 -- Continues the stopped job of an interactive shell with fg, has the job answer one line, and ends
 -- the shell.
@@ -50,9 +48,7 @@ describe("etcdlock run at a terminal", function()
     local terminal = at_terminal(
       'exec $COMMAND run $NAME -- $LUA spec/support/programs/child.lua "$LISTENS"')
     local pid = terminal:expect "^ready (%d+)"
-    local function heard(name)
-      return select(2, terminal.out.text:gsub("got " .. name, ""))
-    end
+    local function heard(name) return select(2, terminal.out.text:gsub("got " .. name, "")) end
     for i = 1, 5 do -- two equal signals at once may arrive as one
       press(terminal, CTRL_C)
       wait.eventually(function() return heard "sigint" >= i end)

@@ -85,9 +85,7 @@ describe("each block of the documents", function()
 end)
 
 -- Returns the anchor of a heading.
-local function slug(heading)
-  return (heading:lower():gsub("[^%w%s_-]", ""):gsub("%s", "-"))
-end
+local function slug(heading) return (heading:lower():gsub("[^%w%s_-]", ""):gsub("%s", "-")) end
 
 local function has_heading(file, anchor)
   for heading in assert(read_file(file)):gmatch "\n#+ ([^\n]*)" do

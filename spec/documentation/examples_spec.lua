@@ -62,7 +62,6 @@ describe("the example", function()
 
   it("hello holds a lock until Enter is pressed, and others wait", function()
     local first = start "hello"
-    finally(function() first:destroy() end)
     local token = first:expect '^I hold "hello" with token (%d+),$'
     assert.is_true(tonumber((first:expect "on it for ([%d.]+) s")) > 5)
     first:expect "^Press Enter"

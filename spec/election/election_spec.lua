@@ -1,6 +1,6 @@
 -- Tests elections: the first candidate in the queue leads and publishes a value.
 
-local assert_fails, granted = clients.assert_fails, clients.granted
+local granted = clients.granted
 local mine, theirs
 
 before_each(function()

@@ -7,9 +7,7 @@ local NAME = prefix .. "boss"
 
 local election
 
-before_each(function()
-  election = assert(client:election "boss")
-end)
+before_each(function() election = assert(client:election "boss") end)
 
 after_each(function()
   clients.close_all()

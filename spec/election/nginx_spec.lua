@@ -2,43 +2,42 @@
 -- Needs: one plain member.
 
 client_options { ttl = 10 }
-local nginx, election
+local election
 
-setup(function()
-  nginx = Nginx.start {
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 10 })
-      election = assert(client:election "boss")
-      seen = 0
-      assert(ngx.timer.at(0, function()
-        local leader = assert(client:election("workers"):campaign("pid " .. ngx.worker.pid()))
-        shared:set("code", select(3, client:election("nobody's"):observe():next()))
-        assert(leader:resign())
-      end))
-    ]]):format(etcd:endpoint(), prefix),
-    locations = {
-      ["/ping"] = [[ ngx.say "pong" ]],
-      ["/observe"] = [[
-        local all = {}
-        for value in election:observe() do
-          all[#all + 1] = value
-          seen = #all
-          if seen == 3 then break end
-        end
-        ngx.say(table.concat(all, " "))
-      ]],
-      ["/seen"] = [[ ngx.say(seen) ]],
-      ["/campaign"] = [[
-        ngx.say(tostring(election:with_leadership("nginx", function(lock)
-          ngx.sleep(0)
-          assert(lock:proclaim "nginx says")
-          assert(election:leader() == "nginx says")
-        end)))
-      ]],
-      ["/code"] = [[ ngx.say(tostring(shared:get "code")) ]],
-    },
-  }
-end)
+with_nginx {
+  client = false,
+  init_worker = ([[
+    client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 10 })
+    election = assert(client:election "boss")
+    seen = 0
+    assert(ngx.timer.at(0, function()
+      local leader = assert(client:election("workers"):campaign("pid " .. ngx.worker.pid()))
+      shared:set("code", select(3, client:election("nobody's"):observe():next()))
+      assert(leader:resign())
+    end))
+  ]]):format(etcd:endpoint(), prefix),
+  locations = {
+    ["/ping"] = [[ ngx.say "pong" ]],
+    ["/observe"] = [[
+      local all = {}
+      for value in election:observe() do
+        all[#all + 1] = value
+        seen = #all
+        if seen == 3 then break end
+      end
+      ngx.say(table.concat(all, " "))
+    ]],
+    ["/seen"] = [[ ngx.say(seen) ]],
+    ["/campaign"] = [[
+      ngx.say(tostring(election:with_leadership("nginx", function(lock)
+        ngx.sleep(0)
+        assert(lock:proclaim "nginx says")
+        assert(election:leader() == "nginx says")
+      end)))
+    ]],
+    ["/code"] = [[ ngx.say(tostring(shared:get "code")) ]],
+  },
+}
 
 before_each(function() election = assert(connect():election "boss") end)
 

@@ -2,16 +2,9 @@
 -- Needs: one plain member.
 
 local etcd
-client_options(function()
-  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 15 }
-end)
+client_options(function() return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 15 } end)
 
-local assert_fails, granted = clients.assert_fails, clients.granted
-
-after_each(function()
-  clients.close_all()
-  etcd:stop()
-end)
+local granted = clients.granted
 
 local function observe(changes)
   local client = connect(changes)
@@ -140,9 +133,7 @@ end)
 describe("an observer without permission", function()
   it('fails with "denied", and its for loop raises an error', function()
     etcd = secured.start(prefix)
-    local client = clients.connector(function()
-      return secured.options(etcd, "elsewhere/")
-    end)()
+    local client = clients.connector(function() return secured.options(etcd, "elsewhere/") end)()
     assert_fails("denied", client:election "boss":observe():next(10))
     assert.matches("permission denied", (select(2, pcall(function()
       for _ in client:election "boss":observe() do error "told" end

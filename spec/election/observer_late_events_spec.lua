@@ -1,9 +1,7 @@
 -- Tests observers of elections if watch events are missing, or arrive while the leader is read.
 -- Needs: one plain member.
 
-local core = require "etcdlock.core"
-
-local assert_fails, granted = clients.assert_fails, clients.granted
+local granted = clients.granted
 local mine, theirs, observer, lock
 
 local function await_keys(count) etcd:await_keys(prefix .. "boss/", count) end

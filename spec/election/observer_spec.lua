@@ -1,11 +1,9 @@
 -- Tests that observers of elections report the newest leader and its value, and nothing twice.
 -- Needs: one plain member.
 
-client_options(function()
-  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
-end)
+client_options(function() return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 } end)
 
-local assert_fails, granted = clients.assert_fails, clients.granted
+local granted = clients.granted
 local mine, theirs, observer
 
 before_each(function()

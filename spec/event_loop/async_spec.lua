@@ -645,7 +645,6 @@ it("a dropped coroutine leaves no entry among the waits that a loss wakes",
 
 it("a loss wakes a coroutine in wait_lost, not only those in unlock", function()
   local etcd = suite.start()
-  finally(function() etcd:stop() end)
   local child = loops.start("cqueues", [[
     go(function()
       local watched, told = assert(client:lock "watched"), nil

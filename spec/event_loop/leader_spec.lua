@@ -3,14 +3,10 @@
 
 local client, other
 
-before_each(function()
-  client, other = connect { ttl = 4 }, connect { elsewhere = true }
-end)
+before_each(function() client, other = connect { ttl = 4 }, connect { elsewhere = true } end)
 
 -- Makes the Lua thread drive the loop in its next wait, as it does right after an answer.
-local function lead()
-  assert.is_true(assert(client:lock "first"):unlock())
-end
+local function lead() assert.is_true(assert(client:lock "first"):unlock()) end
 
 describe("a client", function()
   it("keeps its lease during a wait and during work that are longer than the TTL", function()

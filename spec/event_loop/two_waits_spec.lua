@@ -4,14 +4,11 @@
 -- Regression 094. Two coroutines with the same owner waited for one lock. The second coroutine got
 -- it only after the first had released it. If the first one waited for the second before that, both
 -- hung.
-local cqueues = require "cqueues"
 
 local OWNER = {}
 local held
 
-before_each(function()
-  held = assert(connect { elsewhere = true }:lock "a")
-end)
+before_each(function() held = assert(connect { elsewhere = true }:lock "a") end)
 
 -- Runs |second| in a coroutine while another coroutine waits for the lock "a" as OWNER. Afterwards
 -- the waiting coroutine gets the lock.

@@ -1,7 +1,6 @@
 -- Tests the socket through which the core wakes waits in nginx. This spec plays the role of nginx,
 -- so that sanitizers can check the thread of the socket.
 
-client_options { endpoints = etcd:endpoints(), prefix = prefix }
 local other, client, core, links
 
 before_each(function()
@@ -26,17 +25,11 @@ local function begin()
 end
 
 -- Ends the wait |id|. Returns true if a connection had sent its number and was not answered.
-local function finish(id)
-  return (core:end_nginx_wait(id))
-end
+local function finish(id) return (core:end_nginx_wait(id)) end
 
-local function set_alarm(id, seconds)
-  core:begin_nginx_wait(nil, nil, seconds, nil, id)
-end
+local function set_alarm(id, seconds) core:begin_nginx_wait(nil, nil, seconds, nil, id) end
 
-local function cancel_alarm(id)
-  core:end_nginx_wait(id, nil, nil, true, nil, true)
-end
+local function cancel_alarm(id) core:end_nginx_wait(id, nil, nil, true, nil, true) end
 
 local function open()
   local self = setmetatable({ pipe = uv.new_pipe(false), bytes = 0 }, Link)
@@ -61,13 +54,9 @@ function Link:send(text)
   core:receive_numbers()
 end
 
-local function digits(id)
-  return ("%016x"):format(id)
-end
+local function digits(id) return ("%016x"):format(id) end
 
-function Link:say(id)
-  self:send(digits(id))
-end
+function Link:say(id) self:send(digits(id)) end
 
 function Link:close()
   if not self.pipe:is_closing() then self.pipe:close() end
@@ -80,9 +69,7 @@ function Link:await(bytes)
   return self
 end
 
-local function greeted()
-  return open():await(1)
-end
+local function greeted() return open():await(1) end
 
 local function quiet(link, bytes)
   wait.sleep(0.05)
@@ -99,9 +86,7 @@ local function ask(name)
   return lock, assert(id), is_armed
 end
 
-local function held(name)
-  return assert(other:lock(name))
-end
+local function held(name) return assert(other:lock(name)) end
 
 local function assert_free(name)
   wait.eventually(function() return #other:queue(name) == 0 end, 5, name .. " is free")

@@ -25,7 +25,6 @@ describe("the harness", function()
 
   it("lists leases and revokes them", function()
     local etcd = Etcd.start()
-    finally(function() etcd:stop() end)
     local id = etcd:grant(60)
     assert.same({ id }, etcd:leases())
     etcd:revoke(id)
@@ -34,7 +33,6 @@ describe("the harness", function()
 
   it("keeps the data of a member that is killed and started again", function()
     local etcd = Etcd.start()
-    finally(function() etcd:stop() end)
     local endpoint = etcd:endpoint()
     etcd:put("k", "v")
     etcd:kill()
@@ -45,7 +43,6 @@ describe("the harness", function()
 
   it("runs a cluster that still works while one of three members is paused", function()
     local etcd = Etcd.start { members = 3 }
-    finally(function() etcd:stop() end)
     etcd:pause(1)
     wait.eventually(function() return pcall(etcd.put, etcd, "k", "v") end, 20,
       "a leader among the others")
@@ -67,7 +64,6 @@ describe("the harness", function()
 
   it("reports what a child has printed if an expected line does not come", function()
     local child = proc.lua [[ print "one" error "two" ]]
-    finally(function() child:destroy() end)
     local ok, failure = pcall(child.expect, child, "three")
     assert.is_false(ok)
     assert.matches("one", failure)

@@ -77,9 +77,7 @@ end
 -- Single headers that a folder may include as well. protocol/, whose functions are pure, may
 -- include headers that use neither a clock nor a thread.
 local EXCEPTIONS = {
-  protocol = set_of {
-    "base/alloc.h", "base/error.h", "base/jitter.h", "etcd/txn.h",
-  },
+  protocol = set_of { "base/alloc.h", "base/error.h", "base/jitter.h", "etcd/txn.h" },
 }
 
 -- System headers that a folder may include; a folder that is not listed may include any.
@@ -103,9 +101,7 @@ local LIBRARIES = {
   { "^lauxlib%.h$", "Lua", "lua" },
 }
 
-local function folder_of(file)
-  return file:match "^([^/]+)/"
-end
+local function folder_of(file) return file:match "^([^/]+)/" end
 
 -- Returns the name and the folder of the library to which |header| belongs; nil if to none.
 local function library_of(header)

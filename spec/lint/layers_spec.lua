@@ -2,8 +2,6 @@
 -- small tree that follows all rules.
 -- Needs: one plain member, no sanitizer.
 
-local write_file = require "bench.write_file"
-
 local HEADERS = {
   "base/alloc", "base/clock", "base/error", "base/hash", "tls/tls", "net/channel",
   "etcd/kv", "etcd/txn", "protocol/key", "lock/client", "nginx/server", "lua/core",
@@ -11,9 +9,7 @@ local HEADERS = {
 
 local tree
 
-local function add(file, text)
-  write_file(tree .. "/" .. file, text)
-end
+local function add(file, text) write_file(tree .. "/" .. file, text) end
 
 -- Adds |text| as |file|. Returns what the check reports; nil if it reports nothing.
 local function check(file, text)

@@ -40,9 +40,7 @@ end
 
 -- Replaces the comments inside a declaration by blanks: they may contain any character.
 local function without_inner_comments(declaration)
-  return (declaration:gsub("/%*.-%*/", function(comment)
-    return (comment:gsub("[^\n]", " "))
-  end))
+  return (declaration:gsub("/%*.-%*/", function(comment) return (comment:gsub("[^\n]", " ")) end))
 end
 
 local function skip(text, position)

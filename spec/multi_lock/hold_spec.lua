@@ -1,11 +1,9 @@
 -- Tests that the hold of a multi-lock guards writes, is lost and is released as one.
 
 local STATUS = error_rows.STATUS
-local assert_fails, granted = clients.assert_fails, clients.granted
+local granted = clients.granted
 
-local function ask(of, names)
-  return assert(of:multi_lock_async(names, { owner = {} }))
-end
+local function ask(of, names) return assert(of:multi_lock_async(names, { owner = {} })) end
 
 describe("a multi-lock", function()
   local function lose(take)
@@ -20,9 +18,7 @@ describe("a multi-lock", function()
 
   it("is lost with all its keys when one of them is deleted or replaced", function()
     for _, name in ipairs { "a", "b", "c" } do
-      assert.equal("deleted", lose(function()
-        etcd:del((other:queue(name)[1].key))
-      end))
+      assert.equal("deleted", lose(function() etcd:del((other:queue(name)[1].key)) end))
     end
     assert.equal("replaced", lose(function()
       local key = other:queue("b")[1].key
@@ -214,9 +210,7 @@ describe("the key of a multi-lock", function()
 
   before_each(function() scripted_client() end)
 
-  local function take(names)
-    return assert(client:multi_lock(names or NAMES, { owner = {} }))
-  end
+  local function take(names) return assert(client:multi_lock(names or NAMES, { owner = {} })) end
 
   it("is reused by the next one", function()
     local first, beside = take(), take { "c", "d" }

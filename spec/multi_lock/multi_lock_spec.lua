@@ -1,6 +1,6 @@
 -- Tests multi_lock: several names are one lock, which is taken in one transaction.
 
-local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local assert_wait = clients.assert_wait
 local granted = clients.granted
 local client, other, third
 
@@ -8,9 +8,7 @@ before_each(function()
   client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
 end)
 
-local function ask(of, names)
-  return assert(of:multi_lock_async(names, { owner = {} }))
-end
+local function ask(of, names) return assert(of:multi_lock_async(names, { owner = {} })) end
 
 describe("multi_lock", function()
   it("takes and releases several names as one lock with one token", function()
@@ -191,7 +189,8 @@ describe("the queue entry of a multi-lock", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("regression 145: is removed by break_lock after one of its keys is deleted", function()
+  -- Regression 145. break_lock failed for such an entry, and left its other keys.
+  it("is removed by break_lock after one of its keys is deleted", function()
     local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 60 }
     for _, gone in ipairs { "a", "b", "c" } do
       local token = tonumber(remote.ask(child, [[
@@ -217,8 +216,9 @@ describe("the queue entry of a multi-lock", function()
     remote.ask(child, "client:close()") -- ends its lease
   end)
 
-  -- The wait failed with "protocol": the client took the key for one that etcd had omitted.
-  it('regression 149: a wait fails with "lost" if one of its keys is deleted', function()
+  -- Regression 149. The wait failed with "protocol": the client took the key for one that etcd had
+  -- omitted.
+  it('of a waiter makes the wait fail with "lost" if one of its keys is deleted', function()
     local first = assert(other:lock "b")
     local pending = assert(client:multi_lock_async { "a", "b" })
     etcd:await_keys(prefix, 3)

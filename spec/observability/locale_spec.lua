@@ -33,9 +33,7 @@ local function run_in(name, path, source)
 end
 
 -- Like run_in, but in the German locale.
-local function run_in_german(source)
-  return run_in("de_DE", german, source)
-end
+local function run_in_german(source) return run_in("de_DE", german, source) end
 
 -- Runs the command etcdlock with |args| in the locale |name|, which is found below |path|. Returns
 -- the same as command.run. The command itself chooses no locale, but a user's LUA_INIT may.

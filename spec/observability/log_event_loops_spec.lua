@@ -28,7 +28,6 @@ end
 
 it('the log function gets "failover" with address and cause if a member is killed', function()
   local etcd = suite.start { members = 3 }
-  finally(function() etcd:stop() end)
   local told = {}
   local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 } {
     log = function(event)

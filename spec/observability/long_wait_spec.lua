@@ -1,8 +1,6 @@
 -- Tests how a wait of more than 10 s is reported: the event "still_waiting", and the holder in it
 -- and in the message of the timeout.
 
-local core = require "etcdlock.core"
-
 client_options { ttl = 5 }
 local OPTS = { timeout = 16 }
 -- Seconds after which the test's client reports a wait. The default is 10.5 s. But on a busy

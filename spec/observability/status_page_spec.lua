@@ -7,9 +7,7 @@ local browser = require "spec.support.programs.browser"
 local HERE = "examples/openresty/"
 local own_port = port.free()
 local etcd, nginx
-client_options(function()
-  return { endpoints = etcd:endpoint(), env = false, prefix = false }
-end)
+client_options(function() return { endpoints = etcd:endpoint(), env = false, prefix = false } end)
 
 -- Returns status.conf in two parts: the text for http { } and the code for init_worker_by_lua,
 -- which Nginx.start takes separately. Requests of /locks are counted as "looks".
@@ -48,9 +46,7 @@ teardown(function()
   etcd:stop()
 end)
 
-local function url(path)
-  return "http://127.0.0.1:" .. own_port .. path
-end
+local function url(path) return "http://127.0.0.1:" .. own_port .. path end
 
 local function metrics()
   local answer = http.get(own_port, "/metrics")
@@ -83,9 +79,7 @@ local function buy_from_both()
   return count
 end
 
-local function keep(lock)
-  clients.keep(assert(lock))
-end
+local function keep(lock) clients.keep(assert(lock)) end
 
 -- Adds the holders and waiters that doc/locks.png shows.
 local function fill()

@@ -1,8 +1,6 @@
 -- Tests .ci/deps.sh, which installs Debian packages, with a script in place of apt.
 -- Needs: one plain member, no sanitizer.
 
-local write_file = require "bench.write_file"
-
 -- Creates a checkout in which the shell command |apt| takes the place of .ci/apt_install.sh, and no
 -- package is installed. Returns its directory and the environment.
 local function checkout(apt)

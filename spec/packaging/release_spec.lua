@@ -2,8 +2,6 @@
 -- installation that can be removed.
 -- Needs: one plain member, no sanitizer.
 
-local write_file = require "bench.write_file"
-
 local VERSION = require "etcdlock"._VERSION
 local ABI = _VERSION:sub(5)
 

@@ -2,8 +2,6 @@
 -- machine sleeps.
 -- Needs: one plain member.
 
-local core = require "etcdlock.core"
-
 local DAY = 86400
 
 describe("the clock", function()

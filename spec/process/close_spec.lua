@@ -21,9 +21,7 @@ end
 
 -- Asserts that this process soon has no more threads and descriptors than |before|. gRPC's own
 -- threads may end up to 1 s after close, together with their connection or attempt to connect.
-local function assert_none_left_here(before)
-  leaks.assert_none_left(before, nil, nil, 2)
-end
+local function assert_none_left_here(before) leaks.assert_none_left(before, nil, nil, 2) end
 
 -- Defines a test that checks etcd right after the end of a client. story(timed) wraps the end in
 -- timed(fn). If the story fails because etcd was silent meanwhile, the test repeats the story.
@@ -190,10 +188,6 @@ describe("close", function()
   -- each ends within |BUDGET| s, and returns the etcd.
   local function gone_within_bound(silence)
     local etcd = suite.start()
-    finally(function()
-      proc.destroy_children()
-      etcd:stop()
-    end)
     local programs = { "return", "client:close()", "error 'on purpose'" }
     local list = {}
     for i, program in ipairs(programs) do
@@ -232,7 +226,6 @@ describe("close", function()
 
   it("takes at most 0.5 s if etcd is paused, and leaves no thread and no descriptor", function()
     local etcd = suite.start()
-    finally(function() etcd:stop() end)
     local before = leaks.snapshot()
     local client = connect(etcd:endpoints())
     local lock = assert(client:lock "held")

@@ -1,8 +1,6 @@
 -- Tests a forked child process: calls on inherited handles return "forked" and do not affect
 -- the parent's locks. The child can connect only if the parent had no client before the fork.
 
-local core = require "etcdlock.core"
-
 local client
 
 -- A program in which a parent that holds a lock forks. The child runs |source| and exits at
@@ -52,7 +50,6 @@ local function run(source, way)
   -- Each run has its own prefix, so that left keys do not fail the next test.
   runs = runs + 1
   local parent = proc.lua(PARENT, etcd:endpoints(), prefix .. runs .. "/", source, way or "now")
-  finally(function() parent:destroy() end)
   assert.equal("fine", parent:expect("^child: (.*)", 15), parent:errors())
   parent:expect "^child's end: 0$"
   parent:send ""

@@ -16,7 +16,6 @@ local function run(program)
     end
     require("etcdlock")
   ]] .. program, suite.endpoints(), prefix)
-  finally(function() child:destroy() end)
   return child
 end
 

@@ -1,7 +1,7 @@
 -- Tests lock:downgrade(), which turns a write hold into a read hold, and the option linger of
 -- read and write locks.
 
-local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local assert_wait = clients.assert_wait
 local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
 local client, other, third
 

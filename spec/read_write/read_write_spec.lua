@@ -1,6 +1,6 @@
 -- Tests read and write locks: several readers or one writer hold a name, in queue order.
 
-local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local assert_wait = clients.assert_wait
 local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
 local client, other, third
 

@@ -4,7 +4,7 @@
 -- Regression 095. While a permit of a semaphore was held or waited for with one n, each call with
 -- another n failed with "conflict". So a new version of a program could not start beside the old
 -- one.
-local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local assert_wait = clients.assert_wait
 local granted = clients.granted
 local three, five
 
@@ -101,9 +101,7 @@ describe("each call takes another permit", function()
 
   local two
 
-  before_each(function()
-    two = assert(client:semaphore("pool", 2))
-  end)
+  before_each(function() two = assert(client:semaphore("pool", 2)) end)
 
   local function assert_all_free()
     assert.equal(2, two:available())
@@ -210,9 +208,7 @@ describe("try_lock behind 65,536 permit keys", function()
   -- ---- messages ----
 
   -- Returns the response to a read with the encoded |content|.
-  local function range(content)
-    return protobuf.bytes(3, protobuf.bytes(1, content or ""))
-  end
+  local function range(content) return protobuf.bytes(3, protobuf.bytes(1, content or "")) end
 
   -- The client does not compare the keys of a list, so one key can stand for all. Its lease is 7.
   local PERMITS = range(protobuf.bytes(2, protobuf.bytes(1, prefix .. "pool/permit/7-1.1")
@@ -234,7 +230,6 @@ describe("a waiter", function()
 
   it("gets a free permit beside others that come and go", function()
     local proxy = Swallow.start(suite.endpoint())
-    finally(function() proxy:stop() end)
     local options = { endpoints = suite.endpoint(), prefix = prefix, ttl = 30 }
     local first, second, third = remote.start(options, 3)
     for _, child in ipairs { first, second, third } do

@@ -1,6 +1,6 @@
 -- Tests semaphores: at most n permits are held at a time, and they are granted in queue order.
 
-local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local assert_wait = clients.assert_wait
 local granted = clients.granted
 local mine, theirs
 
@@ -12,9 +12,7 @@ local function take(semaphore, owner)
   return assert(semaphore:lock { timeout = 10, owner = owner or {} })
 end
 
-local function ask(semaphore)
-  return assert(semaphore:lock_async { owner = {} })
-end
+local function ask(semaphore) return assert(semaphore:lock_async { owner = {} }) end
 
 describe("a semaphore", function()
   it("grants at most n permits to all clients together", function()

@@ -190,8 +190,7 @@ end
 
 -- Returns a scripted server in front of the suite's etcd, and a client of this server with
 -- |options|.
-function M.through_scripted(options, more)
-  if type(options) == "string" then options = more end -- the specs that do not use the fixture yet
+function M.through_scripted(options)
   local server = M.scripted()
   return server, M.connector(options) { endpoints = server:endpoint() }
 end
