@@ -398,32 +398,3 @@ it('lock with a user returns "unavailable" if etcd is unreachable', function()
   assert.matches("Connection refused.*\tunavailable$", child:expect("^answer\tnil\t(.*)", 8))
   assert.is_true(wait.now() - from > 4, "that wasn't the wait for the first contact")
 end)
-
--- Regression 032. A program cancelled 1,500 waits while etcd refused all requests. The client then
--- sent 3,508 requests a second, although no call waited any more. It sent all retries at the same
--- time.
-describe("waits cancelled in an outage", function()
-  local WAITS, SECONDS, RATE = 1500, 3, 100 -- RATE: requests a second
-
-  before_each(function() scripted_client { ttl = 60 } end)
-
-  -- Returns how many requests about keys or the lease the server has got.
-  local function requests()
-    return server:calls "Txn" + server:calls "Range" + server:calls "LeaseTimeToLive"
-  end
-
-  it("cause at most 100 requests a second", function()
-    local waits = {}
-    for i = 1, WAITS do waits[i] = assert(client:lock_async("a/" .. i)) end
-    etcd:await_keys(prefix .. "a/", WAITS, 30)
-    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
-    local before, from = requests(), wait.now()
-    for i = 1, WAITS do waits[i]:cancel() end
-    wait.sleep(SECONDS)
-    local count = requests() - before
-    assert.is_true(count > 0 and count <= RATE * (wait.now() - from), count .. " requests")
-    server:pass()
-    etcd:await_keys(prefix .. "a/", 0, 60)
-    assert(client:lock("a/1", { timeout = 10 })):unlock()
-  end)
-end)

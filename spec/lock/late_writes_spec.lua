@@ -183,3 +183,46 @@ it("a marker key write that leaves in a batch still blocks a late write", functi
   assert.equal("next", (etcd:get(KEY)))
   assert.is_true(lock:unlock())
 end)
+
+-- Regression 038. A key lingered although a write of its holder had an unknown outcome. The next
+-- holder took over the same key, and the late write changed data that this holder had already read.
+describe("a key", function()
+  before_each(function()
+    lock = assert(client:lock("a", { linger = 60 }))
+    clients.await_watched(client, lock)
+  end)
+
+  -- Asserts that the next holder gets a new key, and that the late write of |lock| is not applied.
+  local function assert_let_go()
+    local heir = assert(client:lock("a", { owner = "next", timeout = 10 }))
+    assert.is_true(heir:token() > lock:token())
+    server:deliver "Txn"
+    assert.is_nil((etcd:get(KEY)))
+    assert.is_true(heir:unlock())
+  end
+
+  it("does not linger after a write of unknown outcome", function()
+    write_late()
+    assert.is_true(lock:unlock())
+    assert_let_go()
+  end)
+
+  it("does not linger while a write is in flight", function()
+    server:delay "Txn"
+    local write = clients.start_put(client, lock, KEY, "late", 5)
+    assert.is_true(lock:unlock())
+    assert_let_go()
+    wait.eventually(function() return write:wait(0) ~= nil end, 10, "the end of the write")
+  end)
+
+  it("lingers if a put succeeds after a write of unknown outcome", function()
+    write_late()
+    assert.is_true(lock:put(KEY, "next"))
+    assert.is_true(lock:unlock())
+    local heir = assert(client:lock("a", { owner = "next" }))
+    assert.equal(lock:token(), heir:token())
+    server:deliver "Txn"
+    assert.equal("next", (etcd:get(KEY)))
+    assert.is_true(heir:unlock())
+  end)
+end)
