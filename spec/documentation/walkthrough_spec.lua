@@ -18,12 +18,13 @@ local function chapters()
     local name = file .. (block.chapter:find "^%d+%. " and "" or ", " .. block.chapter)
     if STEPS[block.kind] then
       if not last or last.name ~= name then
-        last = { name = name, commands = "" }
+        last = { name = name, commands = "", files = "" }
         list[#list + 1] = last
       end
       last[#last + 1] = block
     end
     if block.kind == "sh" then last.commands = last.commands .. block.text end
+    if block.kind == "file" then last.files = last.files .. block.text end
   end
   return list
 end
@@ -49,8 +50,10 @@ end
 local function take(chapter, shell, step, text, printed)
   if step.kind == "sh" then return shell:run(text, 30) end
   if step.kind == "file" then
-    assert.is_truthy(chapter.commands:find(step.argument, 1, true),
-      step.place .. ": no command of the chapter uses the file")
+    local module = ('"%s"'):format(step.argument:match "^[^.]*")
+    assert.is_truthy(chapter.commands:find(step.argument, 1, true)
+      or chapter.files:find(module, 1, true),
+      step.place .. ": no command and no file of the chapter uses the file")
     shell:write(step.argument, text)
   else
     assert(printed, step.place .. ": there is no command before it")

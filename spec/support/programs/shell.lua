@@ -1,7 +1,7 @@
 -- Runs a shell that executes one command block after another, as in a terminal, in a given
--- directory that contains the examples. In this shell `lua5.4` is the Lua of the suite and finds
--- the checkout's etcdlock, `etcdlock` is the checkout's command, and `etcd` listens at a port of
--- the suite without further arguments.
+-- directory that contains the examples. In this shell `lua5.4` and `lua` are the Lua of the suite
+-- and find the checkout's etcdlock, `etcdlock` is the checkout's command, and `etcd` listens at a
+-- port of the suite if no argument says where.
 
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -20,8 +20,11 @@ local MARK = "\1"
 local ETCD = [[
 #!/bin/sh
 url=http://127.0.0.1:%s
-exec setpriv --pdeathsig KILL '%s' "$@" --listen-client-urls $url --advertise-client-urls $url \
-  --listen-peer-urls http://127.0.0.1:%s
+case "$*" in *--listen-client-urls*) ;; *)
+  set -- "$@" --listen-client-urls $url --advertise-client-urls $url \
+    --listen-peer-urls http://127.0.0.1:%s
+esac
+exec setpriv --pdeathsig KILL '%s' "$@"
 ]]
 
 local COMMAND = [[
@@ -44,11 +47,14 @@ end
 function Shell.start(directory, env, port)
   local bin = directory .. "/.bin"
   assert(uv.fs_mkdir(bin, tonumber("700", 8)))
-  assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/lua5.4"))
+  for _, name in ipairs { "lua5.4", "lua" } do
+    assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/" .. name))
+  end
   assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
   write(bin .. "/etcdlock", COMMAND:format(ROOT), "700")
-  write(bin .. "/etcd", ETCD:format(port, program "etcd", ports.free()), "700")
+  write(bin .. "/etcd", ETCD:format(port, ports.free(), program "etcd"), "700")
   env = proc.lua_environment(env)
+  env.LUA_PATH = "./?.lua;" .. env.LUA_PATH -- the modules that a document has the reader write
   env.PATH = bin .. ":" .. os.getenv "PATH"
   local self = setmetatable({ directory = directory }, Shell)
   self.child = proc.talk(session.apart "exec bash", env)
