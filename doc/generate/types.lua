@@ -21,6 +21,10 @@ M.FILES = {
     path = "types/resty/etcdlock.lua", module = "resty.etcdlock", class = "resty.etcdlock",
     classes = { "resty_lock" },
   },
+  {
+    path = "types/etcdlock/testing.lua", module = "etcdlock.testing", class = "etcdlock.testing",
+    classes = {},
+  },
 }
 
 -- Returns the type |kind| of a docstring in the notation of LuaLS.
@@ -225,7 +229,7 @@ function M.text(model, file)
   -- The module resty.etcdlock replaces lua-resty-lock. Its class inherits the methods of a lock.
   annotate(out, "class", file.module .. (vocabulary.resty_module.luals == file.module
     and " : " .. vocabulary.resty_lock.luals or ""))
-  out[#out + 1] = 'local M = { _VERSION = "" }'
+  out[#out + 1] = file.classes[1] and 'local M = { _VERSION = "" }' or "local M = {}"
   for _, item in ipairs(model) do
     if not item.is_table and item.class == file.class then describe_function(out, item, "M") end
   end

@@ -13,6 +13,7 @@ return {
   ["false"] = { luals = "false" },
   ["nil"] = { luals = "nil" },
   any = { luals = "any" },
+  value = { luals = "any", shown = "the value" },
   ["function"] = { luals = "function" },
   body = { luals = "fun(lock: etcdlock.Lock): ...", shown = "function" },
   listener = {
@@ -38,6 +39,7 @@ return {
   code = { luals = "etcdlock.code" },
   reason = { luals = "etcdlock.reason" },
   mode = { luals = "etcdlock.mode" },
+  outcome = { luals = "etcdlock.testing.outcome" },
   -- objects and tables of etcdlock
   client = { luals = "etcdlock.Client" },
   lock = { luals = "etcdlock.Lock" },

@@ -17,6 +17,7 @@ local CLASSES = {
   election = { module = "etcdlock.election", files = "election" },
   observer = { module = "etcdlock.observer", files = "observer" },
   resty_lock = { module = "resty.etcdlock", files = "../resty/etcdlock" },
+  ["etcdlock.testing"] = { module = "etcdlock.testing", files = "testing" },
 }
 
 local model

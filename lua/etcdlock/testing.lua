@@ -1,0 +1,392 @@
+--- Help for tests of programs that use etcdlock: an etcd for the tests, clients that count as other
+-- processes, losses, outages, and each failure of each call in turn. Only tests load this module.
+--
+-- The *program* is the code under test. Its clients are all clients except those of
+-- `testing.connect`.
+-- @module etcdlock.testing
+local calls = require "etcdlock.testing.calls"
+local check = require "etcdlock.check"
+local connect_options = require "etcdlock.connect_options"
+local core = require "etcdlock.core"
+local etcdlock = require "etcdlock"
+local quote = require("etcdlock.text").quote
+
+local M = {}
+
+local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
+
+-- ---- the etcd of the tests ----
+
+-- Shell commands that start an etcd in the directory `%s`. When this process, which is $PPID, has
+-- ended, they kill the etcd and remove the directory. etcd listens at unix sockets there, so it
+-- needs no port.
+local START_ETCD = [[cd '%s' && { trap '' INT
+etcd --name test --data-dir data --initial-cluster test=unix://localhost:2 \
+  --listen-client-urls unix://localhost:1 --advertise-client-urls unix://localhost:1 \
+  --listen-peer-urls unix://localhost:2 --initial-advertise-peer-urls unix://localhost:2 \
+  --heartbeat-interval 10 --election-timeout 100 --unsafe-no-fsync --logger zap \
+  --log-level error >log 2>&1 &
+echo $! >pid
+while kill -0 $PPID && test -e pid; do sleep 0.3; done
+kill -9 $!; cd /; rm -rf '%s'; } </dev/null >/dev/null 2>&1 &]]
+
+local STOP_ETCD = "kill -9 $(cat '%s/pid'); rm -rf '%s'"
+
+-- Shell command that sends a signal to the etcd in a directory, and waits until no thread of that
+-- etcd is in one of the given states.
+local SIGNAL_ETCD = [[cd '%s' && pid=$(cat pid) && kill -%s $pid &&
+while grep -q '^State:.[%s]' /proc/$pid/task/*/status; do :; done]]
+
+local directory -- of the private etcd; nil: there is no such etcd
+local defaults -- options that etcdlock.connect uses as defaults; nil: M.start was not called
+local pauses -- client that M.eventually uses to wait in every event loop; nil until it is needed
+
+local connect = etcdlock.connect
+
+local function merge(options, more)
+  local merged = {}
+  for _, list in ipairs { options, more or {} } do
+    for field, value in pairs(list) do
+      merged[field] = value
+    end
+  end
+  return merged
+end
+
+function etcdlock.connect(opts)
+  local is_options = opts == nil or type(opts) == "table" and opts ~= etcdlock
+  if defaults and is_options and not (opts and opts.endpoints) then
+    opts = merge(defaults, opts)
+  end
+  return connect(opts)
+end
+
+local function read_line(file)
+  local line = file and file:read "*l"
+  if file then
+    file:close()
+  end
+  return line
+end
+
+-- Returns true if etcd answers at `endpoint` within 5 s; otherwise nil, message, code.
+local function ping(endpoint)
+  local client, message, code = connect { endpoints = endpoint, env = false, loop = "none" }
+  if not client then
+    return nil, message, code
+  end
+  local seconds
+  seconds, message, code = client:ping()
+  client:close()
+  return seconds and true, message, code
+end
+
+-- Returns the endpoint of the private etcd, which the first call starts; or nil, message, code.
+local function start_etcd()
+  local path = directory or read_line(io.popen "command -v etcd >/dev/null && mktemp -d")
+  if not path then
+    return nil, "testing.start: no etcd in PATH; install etcd, or give the option endpoints",
+      "unavailable"
+  end
+  local endpoint = "unix:" .. path .. "/localhost:1"
+  if directory then
+    return endpoint
+  end
+  directory = path
+  os.execute(START_ETCD:format(path, path))
+  local ok, message, code = ping(endpoint)
+  if ok then
+    return endpoint
+  end
+  message = read_line(io.open(path .. "/log")) or message
+  M.stop()
+  return nil, "testing.start: etcd has not started: " .. message, code
+end
+
+--- Starts an etcd for the tests of this process, or uses the one at the option `endpoints`. From
+-- then on `opts`, with the address, are the defaults of `etcdlock.connect`. So the program uses
+-- this etcd, too, unless it names endpoints. Call `start` before the program connects.
+--
+-- The private etcd is the program `etcd` in `PATH`. Later calls start no second one. It ends, and
+-- its data are removed, by `testing.stop`, or when the process ends.
+-- @tparam[opt] connect_options opts
+-- @treturn string address of etcd, for other processes
+-- @fail unavailable, nomem, forked: `unavailable` if etcd cannot be started
+-- @raise for an unknown option, a wrong type
+function M.start(opts)
+  opts = check.options("testing.start", opts, connect_options.OPTIONS, {})
+  local endpoints, message, code = opts.endpoints, nil, nil
+  if not endpoints then
+    endpoints, message, code = start_etcd()
+  end
+  if not endpoints then
+    return nil, message, code
+  end
+  defaults = merge({ endpoints = endpoints, env = opts.endpoints ~= nil }, opts)
+  return type(endpoints) == "table" and table.concat(endpoints, ",") or endpoints
+end
+
+--- Ends the private etcd, and the effect of `testing.start`. First close the clients that use it.
+-- @treturn true
+-- @fail never
+function M.stop()
+  if pauses then
+    pauses:close()
+  end
+  if directory then
+    os.execute(STOP_ETCD:format(directory, directory))
+  end
+  directory, defaults, pauses = nil, nil, nil
+  return true
+end
+
+local function signal_etcd(where, signal, states)
+  if not directory then
+    check.raise(where .. ": there is no private etcd; call testing.start without endpoints first")
+  end
+  os.execute(SIGNAL_ETCD:format(directory, signal, states))
+  return true
+end
+
+--- Makes the private etcd stand still until `testing.resume`. Calls then take as long as in any
+-- outage, `lock:put` 5 s for example. `testing.outage` takes no time.
+-- @treturn true
+-- @fail never
+-- @raise if there is no private etcd
+function M.pause()
+  return signal_etcd("testing.pause", "STOP", "^T")
+end
+
+--- Ends the effect of `testing.pause`.
+-- @treturn true
+-- @fail never
+-- @raise if there is no private etcd
+function M.resume()
+  return signal_etcd("testing.resume", "CONT", "T")
+end
+
+-- ---- other processes ----
+
+--- Creates a client that counts as a client of another process. A call of the program that waits
+-- for a lock of this client fails with `timeout`, and not with `deadlock`. The functions of this
+-- module never make calls of this client fail. Starts etcd if `testing.start` was not called.
+-- @tparam[opt] connect_options opts as for `etcdlock.connect`
+-- @treturn client
+-- @fail as etcdlock.connect, etcdlock.testing.start
+-- @raise for an unknown option, a wrong type
+function M.connect(opts)
+  local client, message, code = true, nil, nil
+  if not defaults then
+    client, message, code = M.start()
+  end
+  if client then
+    client, message, code = etcdlock.connect(opts)
+  end
+  if not client then
+    return nil, message, code
+  end
+  calls.others[client] = true
+  client._held_locks._members = {} -- see is_same_etcd in held_locks.lua
+  return client
+end
+
+-- Seconds between two calls of the condition of M.eventually.
+local PAUSE = 0.005
+
+local pause_count = 0
+
+--- Calls `condition` every 5 ms until it returns a true value, and returns that value. In an event
+-- loop only the coroutine waits.
+-- @tparam function condition
+-- @tparam[opt=5] seconds seconds time to wait; 5 if left out
+-- @treturn value
+-- @fail timeout
+-- @raise an error of `condition`; for a wrong type
+function M.eventually(condition, seconds)
+  check.callable("testing.eventually", "condition", condition)
+  check.seconds("testing.eventually", "seconds", seconds)
+  seconds = seconds or 5
+  pauses = pauses or assert(M.connect())
+  pause_count = pause_count + 1
+  local ends, name = core.now() + seconds, tostring(M) .. pause_count
+  local _, value = assert(pauses:with_lock(name, function(lock)
+    local value = condition()
+    while not value and core.now() < ends do
+      lock:wait_lost(PAUSE)
+      value = condition()
+    end
+    return value
+  end))
+  if value then
+    return value
+  end
+  return nil, string.format("testing.eventually: not within %g s", seconds), "timeout"
+end
+
+-- ---- losses and failures ----
+
+-- Raises unless `value` is a key of `words`.
+local function check_word(where, field, value, words)
+  if words[value] == nil then
+    check.raise_type(where, field, value, table.concat(check.sorted_keys(words), ", "))
+  end
+end
+
+--- Makes the program lose all its holds of `name` now. When the call returns, `held` of these locks
+-- returns false, the `on_lost` functions have run, and the name is free.
+--
+-- For `deleted`, `replaced` and `max_hold`, etcd and the client do what the reason says. For the
+-- other reasons, the key is deleted and the lock reports the reason; the option `log` reports
+-- `deleted`.
+-- @tparam string name without the prefix of the program's client
+-- @tparam[opt=expired] reason reason `expired` if left out
+-- @treturn true
+-- @fail not_held: if the program does not hold the name
+-- @raise for an unknown reason, a wrong type
+function M.lose(name, reason)
+  reason = reason or "expired"
+  check.string("testing.lose", "name", name)
+  check_word("testing.lose", "reason", reason, calls.REASONS)
+  local is_found = false
+  for lock in pairs(calls.find_holds()) do
+    for _, held_name in ipairs(lock:names()) do
+      if held_name == name and lock:_left() then
+        calls.end_hold(lock, reason)
+        is_found = true
+      end
+    end
+  end
+  if is_found then
+    return true
+  end
+  return nil, string.format("testing.lose: the program does not hold lock %s", quote(name)),
+    "not_held"
+end
+
+-- Returns the results of the function in the results of calls.run, or raises its error again.
+local function pass_on(results)
+  if not results[1] then
+    error(results[2], 0)
+  end
+  return unpack_list(results, 2, results.n)
+end
+
+--- The ways in which `testing.fail` and `testing.each_failure` make a call of the program end.
+-- @table outcome
+-- @field timeout the lock was not free within the `timeout` of the call; for an observer: no change
+-- @field lost the hold is lost before the call; for a `with_lock`: at the end of its function.
+--   Later calls under this hold fail, too. For a call that waits for a lock: the waiter's key is
+--   deleted
+-- @field unavailable etcd does not answer, and has not got the request. For `unlock`: etcd has not
+--   confirmed the release, which goes on
+-- @field applied etcd has applied the write, but its answer is lost: the call fails with
+--   `unavailable`, the code of an unknown outcome
+-- @field locked a try found that the lock is taken
+
+--- Calls `fn`. The first call `call` in it ends with `outcome`.
+-- @tparam string call such as `lock:put`; a call of `etcdlock.with_lock` is a `client:with_lock`
+-- @tparam outcome outcome
+-- @tparam function fn
+-- @treturn any results of `fn`
+-- @fail never
+-- @raise an error of `fn`; if `fn` makes no such call, or the call cannot end so; for a wrong type
+function M.fail(call, outcome, fn)
+  check.string("testing.fail", "call", call)
+  check_word("testing.fail", "outcome", outcome, calls.CODES)
+  local made
+  local results = calls.run("testing.fail", fn, function(this)
+    if this.name == call and not made then
+      made = this
+      return outcome
+    end
+  end)
+  local possible = made and " " .. table.concat(made.outcomes, " ") .. " "
+  if results[1] and not made then
+    check.raise(string.format("testing.fail: the function makes no call %s", call))
+  elseif results[1] and not possible:find(" " .. outcome .. " ", 1, true) then
+    check.raise(string.format("testing.fail: this %s cannot end with %s, only with%s", call,
+      outcome, possible))
+  end
+  return pass_on(results)
+end
+
+--- Calls `fn`. All calls in it that need etcd fail with `unavailable` at once, as in an outage that
+-- is shorter than the TTL: the program keeps its holds, and no write is applied.
+-- @tparam function fn
+-- @treturn any results of `fn`
+-- @fail never
+-- @raise an error of `fn`; for a wrong type
+function M.outage(fn)
+  return pass_on(calls.run("testing.outage", fn, function()
+    return "unavailable"
+  end))
+end
+
+-- Runs `fn` with a plan (see calls.run). Returns why the data are not right afterwards; nil if they
+-- are.
+local function try(fn, is_right, plan)
+  local before = calls.find_holds()
+  local results = calls.run("testing.each_failure", fn, plan)
+  local verdict = calls.attempt(is_right, unpack_list(results, 1, results.n))
+  for lock in pairs(calls.find_holds()) do
+    while not before[lock] and lock:count() > 0 do
+      lock:unlock()
+    end
+  end
+  local ok, right, why = unpack_list(verdict, 1, 3)
+  if not ok then
+    why = right
+  elseif right or right == nil and why == nil then
+    return nil
+  end
+  return (tostring(why == nil and "the data are wrong" or why):gsub("%s*\n%s*", " "))
+end
+
+--- Calls `fn` again and again. In each run, one call of the program ends in one of the ways that
+-- its documentation lists: the first call with its first [outcome](#testing), with the second one,
+-- and so on; then the second call. After each run, `is_right` tells whether the data are right.
+--
+-- `is_right` gets the results of `fn` as `pcall` returns them: true and the results, or false and
+-- the error. If the data are wrong, or are not what `fn` has returned, it raises an error, or
+-- returns false or nil, and a message. Locks that `fn` leaves held are unlocked after each run.
+--
+-- `fn` first brings the data into their initial state, by a client of `testing.connect`, whose
+-- calls do not fail. `fn` must make the same calls in each run, up to the one that fails.
+-- @tparam function fn
+-- @tparam function is_right
+-- @treturn count number of runs with a failure
+-- @fail text a report with a line for each failure after which the data are wrong, such as
+--   `shop.lua:12: lock:put ended with "unavailable", although etcd has applied it: …`
+-- @raise for a wrong type
+function M.each_failure(fn, is_right)
+  check.callable("testing.each_failure", "is_right", is_right)
+  local made, count, faults = {}, 0, {}
+  local fault = try(fn, is_right, function(call)
+    made[#made + 1] = call
+  end)
+  if fault or not made[1] then
+    return nil, "testing.each_failure: without a failure: "
+      .. (fault or "fn makes no call of a client")
+  end
+  for i, call in ipairs(made) do
+    for _, outcome in ipairs(call.outcomes) do
+      local number = 0
+      fault = try(fn, is_right, function()
+        number = number + 1
+        return number == i and outcome
+      end)
+      count = count + 1
+      if fault then
+        faults[#faults + 1] = string.format('%s: %s ended with "%s"%s: %s', call.place, call.name,
+          calls.CODES[outcome],
+          outcome == "applied" and ", although etcd has applied it" or "", fault)
+      end
+    end
+  end
+  if faults[1] then
+    return nil, table.concat(faults, "\n")
+  end
+  return count
+end
+
+return M

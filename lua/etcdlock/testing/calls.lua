@@ -1,0 +1,331 @@
+--- Makes calls of a program fail for tests. This module puts a function around each method that the
+-- program calls: of clients, locks, semaphores, elections and observers. While `run` has a plan,
+-- this function asks the plan for the outcome of the call.
+local Client = require "etcdlock.client"
+local Election = require "etcdlock.election"
+local Lock = require "etcdlock.lock"
+local Observer = require "etcdlock.observer"
+local Semaphore = require "etcdlock.semaphore"
+local check = require "etcdlock.check"
+local coroutines = require "etcdlock.coroutines"
+
+local M = {
+  --- Set of the clients that count as other processes. Their calls never fail.
+  others = setmetatable({}, { __mode = "k" }),
+  --- Outcome -> the code with which the call then fails.
+  CODES = {
+    timeout = "timeout", locked = "locked", lost = "lost", unavailable = "unavailable",
+    applied = "unavailable",
+  },
+  --- Reason of a loss -> true: end_hold deletes the key, and the lock reports this reason. For the
+  -- other reasons end_hold does what the reason says.
+  REASONS = {
+    expired = true, revoked = true, cluster_changed = true,
+    deleted = false, replaced = false, max_hold = false,
+  },
+}
+
+local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
+
+local function pack(...)
+  return { n = select("#", ...), ... }
+end
+
+-- ---- holds ----
+
+local program = setmetatable({}, { __mode = "k" }) -- set of the clients that the program has used
+local pretended = setmetatable({}, { __mode = "k" }) -- core lock -> reason
+local check_lock = Lock.check
+
+-- Makes core locks in `pretended` report that reason.
+local function pretend_reasons(core_lock)
+  local methods = debug.getmetatable(core_lock).__index
+  local get_loss = methods.loss
+  function methods.loss(lost)
+    local reason, text = get_loss(lost)
+    local other = reason and pretended[lost]
+    return other or reason, other and other .. " (made by etcdlock.testing)" or text
+  end
+  pretend_reasons = nil
+end
+
+--- Ends the hold of `lock`, which is held. Returns when its client knows of the loss.
+function M.end_hold(lock, reason)
+  if reason == "max_hold" then
+    lock._core:expire(0.001)
+  else
+    if pretend_reasons then
+      pretend_reasons(lock._core)
+    end
+    pretended[lock._core] = M.REASONS[reason] and reason or nil
+    local txn = lock._client._core:txn()
+    if reason == "replaced" then
+      txn:put(lock:key(), "")
+    else
+      txn:delete(lock:key())
+    end
+    lock._client:_run_txn(txn)
+  end
+  while lock:_left() do
+    check_lock(lock) -- the client learns of the loss
+  end
+end
+
+--- Returns the set of the locks that the program holds.
+function M.find_holds()
+  local holds = {}
+  for client in pairs(program) do
+    for _, lock in pairs(client._held_locks._locks) do
+      holds[lock] = lock:_left() and true
+    end
+    for _, sharers in pairs(client._held_locks._sharers) do
+      for lock in pairs(sharers) do
+        holds[lock] = lock:_left() and true
+      end
+    end
+  end
+  return holds
+end
+
+-- ---- outcomes ----
+
+-- The argument `plan` of run; nil: each call does what it always does.
+local plan
+
+-- Thread -> true while it runs a call of the program. The calls that this call makes are not calls
+-- of the program.
+local inside = setmetatable({}, { __mode = "k" })
+local MAIN = {} -- the thread where coroutines.running() returns nil
+
+-- Calls fn(...) with `inside` of this thread set to `value`. Returns the results as a packed list.
+local function call_inside(value, fn, ...)
+  local thread, args, results = coroutines.running() or MAIN, pack(...), nil
+  local before = inside[thread]
+  inside[thread] = value
+  coroutines.call_with_cleanup(function()
+    inside[thread] = before
+  end, function()
+    results = pack(fn(unpack_list(args, 1, args.n)))
+  end, function() end)
+  return results
+end
+
+-- Returns "FILE:LINE" of the nearest caller outside etcdlock.
+local function find_place()
+  local _, position = pcall(check.raise, "")
+  return position:match "^(.*): $" or "?"
+end
+
+-- Returns the outcome that the plan has for `call`, if it is one of `outcomes`; else nil.
+local function choose(call, outcomes)
+  call.outcomes = outcomes
+  local chosen = plan and plan(call)
+  for _, outcome in ipairs(outcomes) do
+    if outcome == chosen then
+      return outcome
+    end
+  end
+end
+
+-- Returns the packed results of a call that fails with the outcome.
+local function fail(call, outcome)
+  local code = M.CODES[outcome]
+  local text = string.format("%s: %s (made by etcdlock.testing)", call.name, code)
+  return pack(nil, text, code)
+end
+
+-- ---- kinds of calls ----
+-- A kind is a function kind(call, self, args) that is called before the method; `args` are the
+-- packed arguments. It may change them. It may return two functions or tables:
+--   after(results)  is called with the packed results of the method. If it returns a list, that is
+--                   what the program gets
+--   results         packed results for the program; the method is not called
+
+-- Returns the outcome for a call that has got `lock`. A call that takes a lock again cannot fail.
+local function choose_grant(call, lock)
+  local timeout = lock._acquisition.timeout
+  return lock:count() == 1 and choose(call, timeout == 0 and { "locked", "unavailable" }
+    or { "lost", "unavailable", timeout and "timeout" })
+end
+
+-- A call that returns a lock.
+local function take(call)
+  return function(results)
+    local lock = results[1]
+    local outcome = lock and choose_grant(call, lock)
+    if outcome then
+      lock:unlock()
+      return fail(call, outcome)
+    end
+  end
+end
+
+-- A call that passes a lock to a function, which is the last argument. "lost" is a loss at the end
+-- of the function.
+local function take_with(call, _, args)
+  local fn, refused = args[args.n], nil
+  if not pcall(check.callable, "", "fn", fn) then
+    return -- misuse
+  end
+  args[args.n] = function(lock)
+    local outcome = choose_grant(call, lock)
+    if outcome and outcome ~= "lost" then
+      refused = outcome
+      return
+    end
+    local results = call_inside(nil, fn, lock)
+    if outcome and lock:_left() then
+      M.end_hold(lock, "expired")
+    end
+    return unpack_list(results, 1, results.n)
+  end
+  return function()
+    return refused and fail(call, refused)
+  end
+end
+
+-- A call that starts a wait and returns at once.
+local function start(call)
+  return nil, choose(call, { "unavailable" }) and fail(call, "unavailable")
+end
+
+-- observer:next(timeout)
+local function next_change(call, _, args)
+  local outcome = choose(call, { "unavailable", args[1] and "timeout" })
+  return nil, outcome and fail(call, outcome)
+end
+
+-- lock:unlock() and the like. A release that fails with "unavailable" goes on.
+local function release(call, lock)
+  local outcome = lock:_left() and choose(call, { "lost", lock:count() == 1 and "unavailable" })
+  if outcome == "lost" then
+    M.end_hold(lock, "expired")
+  end
+  return function(results)
+    return outcome == "unavailable" and results[1] and fail(call, outcome)
+  end
+end
+
+-- Makes the next transaction of `client` fail with "unavailable": before it is sent, or after etcd
+-- has applied it.
+local function lose_answer(client, call, is_applied)
+  function client:_run_txn(...)
+    client._run_txn = nil
+    local results = is_applied and pack(client._run_txn(self, ...))
+    if results and not (results[1] and results[2]) then
+      return unpack_list(results, 1, results.n) -- etcd has not applied it
+    end
+    return false, unpack_list(fail(call, "unavailable"), 2, 3)
+  end
+end
+
+-- Returns the kind of the calls that send a request, or ask for the state of a hold.
+local function request(...)
+  local outcomes = { ... }
+  return function(call, self)
+    local client = self._client or self
+    local outcome = (not self._left or self:_left()) and choose(call, outcomes)
+    if outcome == "lost" then
+      M.end_hold(self, "expired")
+    elseif outcome then
+      lose_answer(client, call, outcome == "applied")
+    end
+    return function()
+      client._run_txn = nil
+    end
+  end
+end
+
+-- Makes the methods of `class` that `names` lists calls of the kind.
+local function intercept(class, noun, kind, names)
+  for name in names:gmatch "%S+" do
+    local method = class[name]
+    local function make(self, call, ...)
+      local args = pack(...)
+      local after, results = kind(call, self, args)
+      results = results or pack(method(self, unpack_list(args, 1, args.n)))
+      results = after and after(results) or results
+      return unpack_list(results, 1, results.n)
+    end
+    class[name] = function(self, ...)
+      local client = type(self) == "table" and (self._client or self)
+      if client and not M.others[client] then
+        program[client] = true
+        if plan and not inside[coroutines.running() or MAIN] then
+          local call = { name = noun .. ":" .. name, place = find_place() }
+          local results = call_inside(true, make, self, call, ...)
+          return unpack_list(results, 1, results.n)
+        end
+      end
+      return method(self, ...)
+    end
+  end
+end
+
+for _, name in ipairs { "lock", "read_lock", "write_lock", "multi_lock" } do
+  intercept(Client, "client", take, name .. " try_" .. name)
+  intercept(Client, "client", take_with, "with_" .. name)
+  intercept(Client, "client", start, name .. "_async")
+end
+-- A function of client:wrap calls with_lock.
+local wrap = Client.wrap
+function Client:wrap(name, ...)
+  wrap(self, name, ...) -- checks the arguments
+  local opts, fn = ...
+  if fn == nil then
+    opts, fn = nil, opts
+  end
+  return function(...)
+    local args = pack(...)
+    return self:with_lock(name, opts, function()
+      return fn(unpack_list(args, 1, args.n))
+    end)
+  end
+end
+
+intercept(Client, "client", request "unavailable", "ping queue queues")
+intercept(Client, "client", request("unavailable", "applied"), "break_lock")
+intercept(Semaphore, "semaphore", take, "lock try_lock")
+intercept(Semaphore, "semaphore", take_with, "with_lock")
+intercept(Semaphore, "semaphore", start, "lock_async")
+intercept(Semaphore, "semaphore", request "unavailable", "available")
+intercept(Election, "election", take, "campaign try_campaign")
+intercept(Election, "election", take_with, "with_leadership")
+intercept(Election, "election", start, "campaign_async")
+intercept(Election, "election", request "unavailable", "leader")
+intercept(Observer, "observer", next_change, "next")
+intercept(Lock, "lock", release, "unlock resign")
+intercept(Lock, "lock", request "lost", "held remaining expire wait_lost")
+intercept(Lock, "lock", request("lost", "unavailable"), "check get")
+intercept(Lock, "lock", request("lost", "unavailable", "applied"),
+  "put delete txn proclaim downgrade")
+
+-- ---- runs ----
+
+--- As pcall, but returns the packed results, and `fn` may yield.
+function M.attempt(fn, ...)
+  local is_found, coxpcall
+  if not coroutines.can_yield_in_pcall and coroutine.running() then
+    is_found, coxpcall = pcall(require, "coxpcall")
+  end
+  return pack((is_found and coxpcall.pcall or pcall)(fn, ...))
+end
+
+--- Calls fn(), and returns the packed results of pcall. plan(call) returns the outcome of each call
+-- of the program in it; nil, or an outcome that this call cannot have, means that the call does
+-- what it always does. `where` names the caller in messages. A call is a table with these fields:
+--   name      such as "lock:put"
+--   place     of the line that makes the call: "FILE:LINE"
+--   outcomes  list of the outcomes that it can have
+function M.run(where, fn, new_plan)
+  check.callable(where, "fn", fn)
+  if plan then
+    check.raise(where .. ": another function of etcdlock.testing makes calls fail already")
+  end
+  plan = new_plan
+  local results = M.attempt(fn)
+  plan = nil
+  return results
+end
+
+return M

@@ -1,0 +1,260 @@
+-- Tests what etcdlock.testing offers to the tests of users, except each_failure: a private etcd,
+-- other processes, losses, outages, and single failures.
+-- Needs: one plain member.
+
+local core = require "etcdlock.core"
+local testing = require "etcdlock.testing"
+
+local client, other
+
+setup(function() assert(testing.start()) end)
+teardown(testing.stop)
+
+before_each(function()
+  client = assert(etcdlock.connect { prefix = "shop/", ttl = 60 })
+  other = assert(testing.connect { prefix = "shop/", ttl = 60 })
+  assert(client:ping() and other:ping()) -- connected: timeouts below do not have to cover that
+end)
+
+after_each(function()
+  client:close()
+  other:close()
+end)
+
+local function read(key)
+  return select(2, assert(other:with_lock("test", function(lock) return lock:get(key) end)))
+end
+
+describe("testing.start", function()
+  -- Starts a process that prints the address of its private etcd.
+  local function start_child()
+    local child = proc.lua [[
+      local testing = require "etcdlock.testing"
+      print(testing.start())
+      assert(require("etcdlock").with_lock("a", function() end))
+      assert(testing.start() == testing.start())
+      print "done"
+      io.read()]]
+    local directory = child:expect "^unix:(/.*)/localhost:1$"
+    child:expect "^done$"
+    return child, directory, tonumber((io.open(directory .. "/pid"):read "*l"))
+  end
+
+  local function await_end(directory, pid)
+    wait.eventually(function() return not uv.fs_stat(directory) end, 5, "no directory")
+    wait.eventually(function() return not uv.kill(pid, 0) end, 5, "no etcd")
+  end
+
+  it("starts one etcd, which ends with the process", function()
+    local child, directory, pid = start_child()
+    assert.equal(0, uv.kill(pid, 0))
+    child:wait()
+    await_end(directory, pid)
+  end)
+
+  it("starts an etcd that ends also if the process is killed", function()
+    local child, directory, pid = start_child()
+    child:kill()
+    child:wait()
+    await_end(directory, pid)
+  end)
+
+  it("uses the given etcd, with the other options as defaults of connect", function()
+    assert.equal(suite.endpoint(), testing.start { endpoints = suite.endpoint(), ttl = 77 })
+    local given = assert(etcdlock.connect { prefix = suite.prefix() })
+    local lock = assert(given:lock "a")
+    assert.equal(1, #suite.etcd():keys(suite.prefix() .. "a/"))
+    assert.is_true(lock:remaining() > 60)
+    given:close()
+    testing.start()
+  end)
+
+  it("says that there is no etcd", function()
+    local child = proc.lua [[
+      require("luv").os_setenv("PATH", "/nowhere")
+      local testing = require "etcdlock.testing"
+      print(testing.connect())
+      print(pcall(testing.pause))]]
+    child:expect "^nil\ttesting.start: no etcd in PATH; .*\tunavailable$"
+    child:expect "^false\t.*testing.pause: there is no private etcd"
+    child:wait()
+  end)
+end)
+
+describe("a client of testing.connect", function()
+  it("is another process: the program gets a timeout, and no deadlock", function()
+    local lock = assert(other:lock "a")
+    assert_fails("timeout", client:lock("a", { timeout = 0.3 }))
+    assert(lock:unlock())
+    local permit = assert(assert(other:semaphore("s", 1)):lock())
+    assert_fails("timeout", assert(client:semaphore("s", 1)):lock { timeout = 0.3 })
+    assert(permit:unlock())
+    lock = assert(client:lock "a")
+    assert_fails("timeout", other:lock("a", { timeout = 0.3 }))
+    assert_fails("deadlock", client:lock("a", { owner = 1 }))
+    assert(lock:unlock())
+  end)
+
+  it("queues behind the program, and gets the lock after it", function()
+    local lock = assert(client:lock "a")
+    local waiter = assert(other:lock_async "a")
+    assert(testing.eventually(function() return #client:queue "a" == 2 end))
+    assert(lock:unlock())
+    local later = assert(testing.eventually(function() return waiter:step() end))
+    assert.is_true(later:token() > lock:token())
+  end)
+
+  it("breaks a lock of the program", function()
+    local lock = assert(client:lock "a")
+    assert(other:break_lock("a", lock:token()))
+    assert.equal("deleted", lock:wait_lost(5))
+  end)
+end)
+
+describe("testing.eventually", function()
+  it("gives up after its time", function()
+    local count = 0
+    assert_fails("timeout", testing.eventually(function() count = count + 1 end, 0.03))
+    assert.is_true(count > 1)
+  end)
+end)
+
+describe("testing.lose", function()
+  for reason in pairs(require("etcdlock.testing.calls").REASONS) do
+    it("ends a hold now: " .. reason, function()
+      local told
+      local lock = assert(client:lock("a", { linger = 5 }))
+      lock:on_lost(function(_, why) told = why end)
+      assert.is_true(testing.lose("a", reason))
+      assert.same({ false, "lost" }, { lock:held() })
+      assert.equal(reason, told)
+      assert.equal(reason, lock:wait_lost(0))
+      assert_fails("lost", lock:put("k", "v"))
+      assert_fails("lost", lock:unlock())
+      assert.is_false(read "k")
+      assert(assert(other:lock("a", { timeout = 5 })):unlock())
+      assert(assert(client:lock "a"):unlock()) -- the client goes on
+    end)
+  end
+
+  it("ends holds of every mode", function()
+    local locks = {
+      a = assert(client:read_lock "a"), b = assert(client:multi_lock { "c", "b" }),
+      s = assert(assert(client:semaphore("s", 2)):lock()),
+      e = assert(assert(client:election "e"):campaign "me"),
+    }
+    for name, lock in pairs(locks) do
+      assert.is_true(testing.lose(name))
+      assert.is_false((lock:held()), name)
+    end
+    assert.is_false(assert(other:election "e"):leader())
+  end)
+
+  it("does not end holds of others", function()
+    local lock = assert(other:lock "a")
+    assert_fails("not_held", testing.lose "a")
+    assert.is_true((lock:held()))
+    assert.has_error(function() testing.lose("a", "bad luck") end)
+  end)
+end)
+
+describe("testing.fail", function()
+  local function put()
+    return client:with_lock("a", function(lock) return lock:put("k", "new") end)
+  end
+
+  before_each(function()
+    assert(other:with_lock("test", function(lock) assert(lock:put("k", "old")) end))
+  end)
+
+  it("loses the answer of a write that etcd has applied", function()
+    local ok, done, _, code = testing.fail("lock:put", "applied", put)
+    assert.same({ true, nil, "unavailable" }, { ok, done, code })
+    assert.equal("new", read "k")
+  end)
+
+  it("loses a write", function()
+    local _, _, _, code = testing.fail("lock:put", "unavailable", put)
+    assert.equal("unavailable", code)
+    assert.equal("old", read "k")
+  end)
+
+  for call, wanted in pairs { ["lock:put"] = "old", ["client:with_lock"] = "new" } do
+    it("loses the hold: " .. call, function()
+      local ok, _, code, has_run = testing.fail(call, "lost", put)
+      assert.same({ nil, "lost", true }, { ok, code, has_run })
+      assert.equal(wanted, read "k")
+    end)
+  end
+
+  it("loses only the confirmation of a release", function()
+    local lock = assert(client:lock "a")
+    assert_fails("unavailable", testing.fail("lock:unlock", "unavailable", function()
+      return lock:unlock()
+    end))
+    assert(other:try_lock "a")
+  end)
+
+  it("does not give the lock", function()
+    local has_run
+    for outcome in ("timeout unavailable"):gmatch "%a+" do
+      assert_fails(outcome, testing.fail("client:with_lock", outcome, function()
+        return client:with_lock("a", { timeout = 5 }, function() has_run = true end)
+      end))
+    end
+    assert.is_nil(has_run)
+    assert_fails("locked", testing.fail("client:try_lock", "locked", function()
+      return client:try_lock "a"
+    end))
+    assert(other:try_lock "a")
+  end)
+
+  it("makes a write that would follow a failed read fail with unread", function()
+    assert_fails("unread", testing.fail("lock:get", "unavailable", function()
+      local lock = assert(client:lock "a")
+      return lock:put("k", lock:get "k" or "none")
+    end))
+  end)
+
+  it("raises the function's error, and if the call cannot be made to fail", function()
+    assert.has_error(function() testing.fail("lock:get", "lost", function() error "oops" end) end)
+    assert.has_error(function() testing.fail("lock:get", "lost", put) end,
+      "testing.fail: the function makes no call lock:get")
+    assert.has_error(function() testing.fail("lock:put", "locked", put) end,
+      "testing.fail: this lock:put cannot end with locked, only with lost unavailable applied ")
+    local function nested() testing.outage(put) end
+    assert.has_error(function() testing.fail("lock:put", "lost", nested) end,
+      "testing.outage: another function of etcdlock.testing makes calls fail already")
+    assert.is_true((put()))
+  end)
+end)
+
+describe("etcd is away", function()
+  it("for the calls in testing.outage, and back after it", function()
+    local lock, started_at = assert(client:lock "a"), core.now()
+    testing.outage(function()
+      assert_fails("unavailable", client:lock "b")
+      assert_fails("unavailable", lock:put("away", "v"))
+      assert_fails("unavailable", lock:get "away")
+      assert_fails("unavailable", client:queue "a")
+      assert_fails("unavailable", assert(client:election "e"):leader())
+      assert_fails("unavailable", assert(client:election "e"):observe():next())
+      assert_fails("unavailable", client:lock_async "b")
+      assert.is_true((lock:held()))
+      assert.is_true(#other:queue "a" == 1)
+    end)
+    assert.is_true(core.now() - started_at < 1)
+    assert.is_false(lock:get "away")
+    assert.is_true((lock:check()))
+  end)
+
+  it("from testing.pause to testing.resume", function()
+    testing.start()
+    assert(client:ping())
+    testing.pause()
+    local got = client:try_lock "a"
+    testing.resume()
+    assert.is_nil(got)
+    assert(client:ping())
+  end)
+end)
