@@ -1,6 +1,9 @@
 /* channel: the connections of a client to the members of a cluster. */
 #include "net/channel.h"
 
+#if __has_include(<grpc/credentials.h>)
+#include <grpc/credentials.h> /* what gRPC 1.51 declares in grpc_security.h */
+#endif
 #include <grpc/grpc_security.h>
 #include <grpc/support/sync.h>
 #include <stdatomic.h>

@@ -18,7 +18,6 @@
 #include "net/loop.h"
 
 #include <assert.h>
-#include <grpc/grpc_security.h>
 #include <grpc/support/cpu.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -33,7 +33,6 @@ local REMEDIES = {
   { "no connection in time", "the member is down, or a firewall drops packets" },
   { "no answer in time", "the member hangs or has no leader, or a firewall drops packets" },
   { "not an etcd v3 client port", "give etcd's client port: 2379, not 2380" },
-  { "not gRPC", "give etcd's client port: 2379, not 2380" },
   { "is self%-signed", "give that certificate with --cacert, if it is etcd's" },
   { "signed by a CA that", "give the CA of etcd's certificate with --cacert" },
   { "is for .*, not for", "give one of the certificate's names as --server-name" },
@@ -449,6 +448,8 @@ end
 
 --- Runs `etcdlock doctor`. Returns the exit status: 1 if there is a problem.
 function M.doctor(args)
+  -- Otherwise newer versions of gRPC write log lines of their own among those of doctor.
+  uv.os_setenv("GRPC_VERBOSITY", os.getenv "GRPC_VERBOSITY" or "NONE")
   local known = check_settings(args)
   if known then
     local client, message = etcdlock.connect(settings.connect_options(args))

@@ -5,6 +5,9 @@
 
 #include <assert.h>
 #include <grpc/byte_buffer_reader.h>
+#if __has_include(<grpc/credentials.h>)
+#include <grpc/credentials.h>
+#endif
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <stdbool.h>
