@@ -208,7 +208,7 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, DNS_MS),
       mutator_arg(mutator),
       /* The name that the server's certificate must contain. This is the last element, because it
-       * is left out if server_name is not set. */
+       * is left out if the name is the host of the endpoint. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
 #undef INT_ARG
@@ -217,10 +217,10 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
   grpc_channel_credentials *creds = endpoint->is_tls
                                         ? tls_credentials(tls)
                                         : grpc_insecure_credentials_create();
+  const char *name = endpoint->is_tls ? el_tls_server_name(tls) : NULL;
   grpc_channel *channel;
-  if (endpoint->is_tls && el_tls_server_name(tls) != NULL) {
-    list[args.num_args++].value.string = (char *)el_tls_server_name(tls);
-  }
+  if (name == NULL && endpoint->is_unix) name = "localhost";
+  if (name != NULL) list[args.num_args++].value.string = (char *)name;
   channel = grpc_channel_create(endpoint->target, creds, &args);
   grpc_channel_credentials_release(creds);
   return channel;
