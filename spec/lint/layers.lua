@@ -91,6 +91,9 @@ local SYSTEM = {
 -- A header that only its wrapper may include: plain uthash ends the process if memory runs out.
 local WRAPPED = { ["uthash.h"] = "base/hash.h" }
 
+-- Headers of gRPC that are not public. gRPC moves and changes them in any release.
+local PRIVATE = { "^grpc/impl/", "^src/core/" }
+
 -- Headers of a foreign library (a pattern), its name, and the only folder that may include them.
 local LIBRARIES = {
   { "^grpc/", "gRPC", "net" },
@@ -146,8 +149,13 @@ local function check_place(file, text)
   return true
 end
 
-local function check_wrapped(file)
+local function check_headers(file)
   for _, include in ipairs(includes[file]) do
+    for _, pattern in ipairs(PRIVATE) do
+      if include.header:find(pattern) then
+        report("src/" .. file, include.number, "%s is not a public header", include.header)
+      end
+    end
     local wrapper = WRAPPED[include.header]
     if wrapper and wrapper ~= file then
       report("src/" .. file, include.number, 'include "%s" instead of %s', wrapper,
@@ -318,7 +326,7 @@ for _, file in ipairs(sources) do
   if check_place(file, text) then
     follow(file, nil, file, file, {})
   end
-  check_wrapped(file)
+  check_headers(file)
   if file:find "%.h$" then check_threads("src/" .. file, text) end
 end
 report_cycles(module_graph())

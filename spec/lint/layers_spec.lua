@@ -138,6 +138,11 @@ describe("the layer check", function()
     end)
   end
 
+  it("reports a header of gRPC that is not public", function()
+    assert_reports("src/net/new.h:2: grpc/impl/grpc_types.h is not a public header",
+      "src/net/new.h", "/* new: a header. */\n#include <grpc/impl/grpc_types.h>\n")
+  end)
+
   it("reports a foreign library that is included through another header", function()
     add("src/net/new.h", "/* new: a header. */\n#include <grpc/grpc.h>\n")
     assert_reports("src/lock/new.c:2: gRPC belongs to net/ only: "
