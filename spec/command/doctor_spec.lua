@@ -242,7 +242,8 @@ describe("etcdlock doctor", function()
       "--endpoints", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3," .. here },
       { ETCDCTL_USER = "locker:" .. secured.PASSWORD })
     assert.equal(1, status)
-    assert.equal("answers", row(out, here)[10], out)
+    -- Some versions of etcd do not show their state to this user.
+    assert.matches("\n +" .. here:gsub("%p", "%%%0") .. " .* answers\n", out)
     assert_says(out, "WRONG  etcd 127.0.0.1:1: Connection refused",
       "WRONG  etcd 127.0.0.1:3: Connection refused", "a lock can be acquired",
       "\n3 problems found.\n")
