@@ -91,8 +91,6 @@ enum {
   TOO_LARGE = 64
 };
 
-#define NOT_ETCD "the endpoint is not an etcd v3 client port"
-
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
  * rpctypes/error.go. */
 static const struct {
@@ -134,9 +132,8 @@ static const struct {
      "read less at once, and keep no other data below the name of a lock"},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, 0, NULL},
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
-    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE, NOT_ETCD},
-    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, 0, NOT_ETCD},
-    {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, 0, NOT_ETCD},
+    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,
+     "the endpoint is not an etcd v3 client port"},
     {GRPC_DATA_LOSS, "corrupt cluster", EL_UNAVAILABLE, DEFINITE,
      "etcd refuses all writes until its CORRUPT alarm is disarmed"},
     {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | UNANSWERED,
@@ -146,8 +143,9 @@ static const struct {
 
 /* ---- the message ---- */
 
-/* Plain messages for the texts of gRPC core and of the libraries that it uses. The first row whose
- * |part| occurs in the details applies. */
+/* Plain messages for the texts of gRPC core and of the libraries that it uses, which gRPC does not
+ * promise. Nothing but the message depends on them. The first row whose |part| occurs in the details
+ * applies. */
 static const struct {
   const char *part;
   const char *message; /* NULL: the details are plain enough */
@@ -155,23 +153,19 @@ static const struct {
   bool is_end_appended;
 } plain[] = {
     {"etcdserver:", NULL, false},
-    {"DNS resolution failed", "the host name cannot be resolved", true},
+    {"resol", "the host name cannot be resolved", false},
     {"tcp handshaker shutdown", "no connection in time", false},
     {"Handshake timed out", "no connection in time", false},
-    {"SETTINGS frame",
+    {"before receiving SETTINGS frame",
      "the server accepts connections, but has not answered in time", false},
     {"keepalive watchdog timeout", "the connection is dead", false},
     {"GOAWAY", "the server has closed the connection", false},
-    {"http1.x server", "the server speaks HTTP/1, not gRPC", false},
-    {"Failed parsing HTTP/2", "the server does not speak HTTP/2", false},
     {"Endpoint read failed", "the server has closed the connection", false},
     {"Socket closed", "the server has closed the connection", false},
     {"RST_STREAM", "the server has ended the call", false},
     {"Transport closed", "the server has closed the connection", false},
     {"Received message larger than max", "the answer is too large", false},
     {"No such file or directory", "the Unix socket does not exist", false},
-    {"Failed to create secure client channel",
-     "this machine has no such network interface", false},
     {"Too many open files",
      "this process cannot open a socket (ulimit -n, RLIMIT_NOFILE)", false},
     {"Cannot allocate memory",
@@ -230,19 +224,6 @@ static void write_cause(char *to, size_t size, int status,
            *details ? skip_context(details) : "no reason given");
 }
 
-/* Returns whether |details| is etcd's own text or names the cause. If so, no probe (tls/probe.c) is
- * needed to find the cause. */
-static bool names_cause(const char *details) {
-  static const char *const causes[] = {
-      "etcdserver:",      "Connection refused",     "DNS resolution failed",
-      "No such file",     "Network is unreachable", "No route to host",
-      "Timeout occurred", "Too many open files",    "Cannot allocate memory"};
-  for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
-    if (strstr(details, causes[i]) != NULL) return true;
-  }
-  return false;
-}
-
 void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint) {
   char cause[sizeof err->text];
@@ -267,5 +248,8 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_auth_off = rules[i].flags & AUTH_OFF;
   err->is_unanswered = rules[i].flags & UNANSWERED;
   err->is_too_large = rules[i].flags & TOO_LARGE;
-  err->is_unexplained = status == GRPC_UNAVAILABLE && !names_cause(details);
+  /* gRPC reports UNKNOWN for an endpoint that it cannot use. */
+  err->is_unexplained =
+      (status == GRPC_UNAVAILABLE || status == GRPC_UNKNOWN) &&
+      strstr(details, "etcdserver:") == NULL;
 }

@@ -511,16 +511,14 @@ static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
   at->diagnosis = NULL;
   is_found = is_found && !at->is_diagnosis_stale;
   at->is_diagnosis_stale = false;
-  if (is_found) {
-    at->cause = *err;
-    at->cause_until_ms = el_now_ms() + CAUSE_VALID_MS;
-  }
+  if (is_found) at->cause = *err;
+  at->cause_until_ms = is_found ? el_now_ms() + CAUSE_VALID_MS : 0;
   end_waits(at, is_found ? err : NULL);
 }
 
 /* Starts a diagnosis of the member, unless one is under way or began less than DIAGNOSE_EVERY_MS
- * ago. gRPC does not tell why a TLS connection fails, but OpenSSL does. Unix sockets are not
- * diagnosed. */
+ * ago. gRPC does not promise its texts, so its words for a failed connection are not used. Unix
+ * sockets are not diagnosed. */
 static void diagnose(member_state *at) {
   int64_t now = el_now_ms();
   if (at->diagnosis != NULL || at->endpoint.is_unix ||
@@ -533,11 +531,13 @@ static void diagnose(member_state *at) {
                          at->endpoint.address, on_diagnosed, at);
 }
 
-/* Returns whether connections to every member fail, each for a cause that is known. */
+/* Returns whether connections to every member fail, each for a cause that a retry does not
+ * remove. */
 static bool is_hopeless(const el_channel *ch) {
   int64_t now = el_now_ms();
   for (size_t i = 0; i < ch->n; i++) {
-    if (ch->members[i].cause_until_ms <= now) return false;
+    const member_state *at = &ch->members[i];
+    if (at->cause_until_ms <= now || at->cause.is_retriable) return false;
   }
   return true;
 }
@@ -554,20 +554,21 @@ static void start_anew(el_channel *ch) {
   }
 }
 
-/* Replaces |err| by the cause that a diagnosis has found, or starts a diagnosis. */
+/* Replaces |err| by the cause that a diagnosis has found. Starts another diagnosis from time to
+ * time, because the cause may change. */
 static void explain(el_channel *ch, member_state *at, el_error *err) {
   if (!err->is_unexplained) return; /* the cause is known */
   if (at->cause_until_ms > el_now_ms()) {
     /* The diagnosis tells why the client cannot connect. It does not tell whether etcd has applied
-     * a request that was sent before its connection broke. So the error stays definite only for a
-     * request that was not sent. */
-    bool is_definite = err->is_unsent;
+     * a request that was sent before its connection broke. So the error is definite only for a
+     * request that was not sent, and only if a retry is useless (el_error_from_status). */
+    bool is_unsent = err->is_unsent;
     *err = at->cause;
-    err->is_definite = err->is_unsent = is_definite;
+    err->is_unsent = is_unsent;
     err->is_retriable = !is_hopeless(ch);
-  } else {
-    diagnose(at);
+    err->is_definite = is_unsent && !err->is_retriable;
   }
+  diagnose(at);
 }
 
 void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {

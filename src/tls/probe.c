@@ -18,8 +18,23 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 /* ---- connection ---- */
+
+typedef struct probe {
+  el_tls *tls; /* NULL: the client uses no TLS */
+  const char *address;
+  char host[256], port[8]; /* the parts of |address| */
+  int64_t deadline_ms;     /* on the clock of el_now_ms */
+  int stop_fd;             /* if it is readable, the probe ends */
+  SSL_CTX *ctx;
+  /* why the last attempt to connect failed; NULL: it succeeded, or the time has ended */
+  const char *refusal;
+} probe;
+
+/* The start of each message. The argument of its %s is probe.address. */
+#define ETCD_AT "etcd %.80s: "
 
 /* Waits until |events| occur on conn->fd. Returns false at |deadline_ms|, or if stop_fd is
  * readable. */
@@ -34,14 +49,17 @@ static bool wait_for(const el_probe_connection *conn, short events,
   }
 }
 
-static bool connect_to_address(const el_probe_connection *conn,
-                               const struct addrinfo *at, int64_t deadline_ms) {
+/* Connects to |at|. Returns 0, the errno of the failure, or ETIME at |deadline_ms|. */
+static int connect_to_address(const el_probe_connection *conn,
+                              const struct addrinfo *at, int64_t deadline_ms) {
   int failure = 0;
   socklen_t size = sizeof failure;
-  if (connect(conn->fd, at->ai_addr, at->ai_addrlen) == 0) return true;
-  return errno == EINPROGRESS && wait_for(conn, POLLOUT, deadline_ms) &&
-         getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 &&
-         failure == 0;
+  if (connect(conn->fd, at->ai_addr, at->ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(conn, POLLOUT, deadline_ms)) return ETIME;
+  return getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0
+             ? failure
+             : errno;
 }
 
 static void close_connection(el_probe_connection *conn) {
@@ -49,13 +67,17 @@ static void close_connection(el_probe_connection *conn) {
   conn->fd = -1;
 }
 
-static void try_address(el_probe_connection *conn, const struct addrinfo *at,
-                        int64_t deadline_ms) {
+/* Opens conn->fd to |at|. Returns the same as connect_to_address; ETIME also if this process cannot
+ * open a socket, which gRPC reports. */
+static int try_address(el_probe_connection *conn, const struct addrinfo *at,
+                       int64_t deadline_ms) {
+  int failure;
   conn->fd =
       socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (conn->fd >= 0 && !connect_to_address(conn, at, deadline_ms)) {
-    close_connection(conn);
-  }
+  if (conn->fd < 0) return ETIME;
+  failure = connect_to_address(conn, at, deadline_ms);
+  if (failure != 0) close_connection(conn);
+  return failure;
 }
 
 static int64_t count_addresses(const struct addrinfo *at) {
@@ -66,26 +88,37 @@ static int64_t count_addresses(const struct addrinfo *at) {
   return n;
 }
 
-/* Connects to the first address of |host| that accepts a connection. Returns false if none accepts
- * before |deadline_ms|, or before |stop_fd| is readable. */
-static bool open_connection(el_probe_connection *conn, const char *host,
-                            const char *port, int64_t deadline_ms,
-                            int stop_fd) {
+static const char *unresolved(const probe *p) {
+  return strchr(p->host, '%') != NULL
+             ? "this machine has no such network interface"
+             : "the host name cannot be resolved";
+}
+
+/* Connects to the first address of p->host that accepts a connection. Returns false if none accepts
+ * before p->deadline_ms, or before p->stop_fd is readable; then p->refusal may tell why. */
+static bool open_connection(el_probe_connection *conn, probe *p) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list;
+  int failure = 0;
   memset(conn, 0, sizeof *conn);
   conn->fd = -1;
-  conn->stop_fd = stop_fd;
-  conn->deadline_ms = deadline_ms;
-  if (getaddrinfo(host, port, &hints, &list) != 0) return false;
+  conn->stop_fd = p->stop_fd;
+  conn->deadline_ms = p->deadline_ms;
+  p->refusal = NULL;
+  if (getaddrinfo(p->host, p->port, &hints, &list) != 0) {
+    p->refusal = unresolved(p);
+    return false;
+  }
   for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
        at = at->ai_next) {
     /* Divides the time that is left equally among the addresses that are left. */
     int64_t now = el_now_ms();
-    try_address(conn, at, now + (deadline_ms - now) / count_addresses(at));
+    failure = try_address(conn, at,
+                          now + (p->deadline_ms - now) / count_addresses(at));
   }
   freeaddrinfo(list);
+  if (failure != 0 && failure != ETIME) p->refusal = el_errno_text(failure);
   return conn->fd >= 0;
 }
 
@@ -294,18 +327,6 @@ bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
 
 /* ---- messages ---- */
 
-/* The start of each message. The argument of its %s is probe.address. */
-#define ETCD_AT "etcd %.80s: "
-
-typedef struct probe {
-  el_tls *tls; /* NULL: the client uses no TLS */
-  const char *address;
-  char host[256], port[8]; /* the parts of |address| */
-  int64_t deadline_ms;     /* on the clock of el_now_ms */
-  int stop_fd;             /* if it is readable, the probe ends */
-  SSL_CTX *ctx;
-} probe;
-
 static void set_unknown_ca(const probe *p, const el_probe_handshake *hs,
                            el_error *err) {
   const char *cas = p->tls->pems[EL_TLS_CA].label;
@@ -419,12 +440,11 @@ static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
   }
 }
 
-/* Returns true, so that set_alert can return its result. */
+/* Returns true, so that its callers can return the result. */
 static bool set_not_etcd(const probe *p, el_error *err) {
   el_error_set(err, EL_PROTOCOL,
-               ETCD_AT
-               "the server speaks TLS, but not HTTP/2: the endpoint is not an "
-               "etcd client port",
+               ETCD_AT "the server does not speak HTTP/2; the endpoint is not "
+                       "an etcd v3 client port",
                p->address);
   return true;
 }
@@ -492,27 +512,23 @@ static bool set_failure(const probe *p, const el_probe_handshake *hs,
 /* ---- probes ---- */
 
 /* Connects and starts a TLS handshake. Returns the protocol of the server's answer. */
-static el_probe_protocol try_tls(const probe *p, el_probe_handshake *hs) {
+static el_probe_protocol try_tls(probe *p, el_probe_handshake *hs) {
   el_probe_connection conn;
   memset(hs, 0, sizeof *hs);
-  if (!open_connection(&conn, p->host, p->port, p->deadline_ms, p->stop_fd)) {
-    return EL_PROBE_NOTHING;
-  }
+  if (!open_connection(&conn, p)) return EL_PROBE_NOTHING;
   el_probe_run_handshake(hs, p->ctx, expected_name(p), &conn);
   close_connection(&conn);
   return el_probe_detect_protocol(&conn);
 }
 
 /* Connects and starts HTTP/2 without TLS. Returns the protocol of the server's answer. */
-static el_probe_protocol try_plain(const probe *p) {
+static el_probe_protocol try_plain(probe *p) {
   static const char start[] =
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" /* preface */
       "\0\0\0\4\0\0\0\0"; /* SETTINGS, with the NUL as the last byte */
   char bytes[64];
   el_probe_connection conn;
-  if (!open_connection(&conn, p->host, p->port, p->deadline_ms, p->stop_fd)) {
-    return EL_PROBE_NOTHING;
-  }
+  if (!open_connection(&conn, p)) return EL_PROBE_NOTHING;
   send_bytes(&conn, start, sizeof start);
   while (conn.n_first < EL_PROBE_FIRST_LEN &&
          receive(&conn, bytes, sizeof bytes) > 0) {
@@ -521,14 +537,23 @@ static el_probe_protocol try_plain(const probe *p) {
   return el_probe_detect_protocol(&conn);
 }
 
+/* Reports why no connection was possible, if the reason is known. */
+static bool set_refusal(const probe *p, el_error *err) {
+  if (p->refusal == NULL) return false;
+  el_error_set(err, EL_UNAVAILABLE, ETCD_AT "%s", p->address, p->refusal);
+  err->is_retriable = true;
+  return true;
+}
+
 /* The probe of a client that uses TLS. An etcd without TLS only closes the connection when a TLS
  * handshake begins, but servers with other problems do the same. So the probe also tries HTTP/2
  * without TLS. */
-static bool probe_tls(const probe *p, el_error *err) {
+static bool probe_tls(probe *p, el_error *err) {
   el_probe_handshake hs;
   el_probe_protocol protocol = try_tls(p, &hs);
-  if (protocol == EL_PROBE_NOTHING && try_plain(p) != EL_PROBE_HTTP2) {
-    return false;
+  if (p->refusal != NULL ||
+      (protocol == EL_PROBE_NOTHING && try_plain(p) != EL_PROBE_HTTP2)) {
+    return set_refusal(p, err);
   }
   if (protocol != EL_PROBE_TLS) {
     el_error_set(err, EL_PROTOCOL,
@@ -549,12 +574,14 @@ static bool probe_tls(const probe *p, el_error *err) {
 
 /* The probe of a client that uses no TLS. An etcd with TLS only closes the connection when HTTP/2
  * without TLS begins. So the probe also tries a TLS handshake. */
-static bool probe_plain(const probe *p, el_error *err) {
+static bool probe_plain(probe *p, el_error *err) {
   el_probe_handshake hs;
   el_probe_protocol protocol = try_plain(p);
-  if (protocol == EL_PROBE_HTTP2 ||
+  if (protocol == EL_PROBE_HTTP2) return false;
+  if (p->refusal != NULL ||
       (protocol != EL_PROBE_TLS && try_tls(p, &hs) != EL_PROBE_TLS)) {
-    return false;
+    return protocol == EL_PROBE_OTHER ? set_not_etcd(p, err)
+                                      : set_refusal(p, err);
   }
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT "the server requires TLS; write https://%.80s",

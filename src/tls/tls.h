@@ -66,8 +66,9 @@ const char *el_tls_server_name(const el_tls *tls);
  * why connections to it fail. If |tls| is NULL, the client uses no TLS, and the probe finds out
  * whether the server requires TLS. Blocks for up to |timeout_ms|, or until |stop_fd| is readable.
  * The DNS resolver may block longer, and the time to prepare the client's certificates does not
- * count. Returns true and fills |err| (definite, not retriable) if it finds a cause that a retry
- * does not remove:
+ * count. Returns true and fills |err| if it finds a cause. The first one is retriable, the others
+ * are not:
+ *   unavailable       the host name cannot be resolved, or connections are refused
  *   unavailable       the server's certificate: unknown CA, outside its validity period, another
  *                     name, not for servers
  *   unauthenticated   a client certificate is required, and missing or rejected
