@@ -13,10 +13,10 @@ files["spec"] = { std = "+busted" }
 -- The globals of spec/support/harness/fixture.lua.
 files["spec/**/*_spec.lua"] = {
   read_globals = {
-    "Certs", "Etcd", "Nginx", "Scripted", "Stage", "Swallow", "assert_fails", "cjson",
+    "Certs", "Etcd", "Nginx", "Scripted", "Stage", "Swallow", "assert_fails",
     "client_options", "clients", "cluster", "command", "connect", "documents",
     "election_stories", "error_rows", "etcd", "etcdlock", "exposition", "go_programs", "http",
-    "kind_stories", "leaks", "locales", "loops", "loss_stories", "make", "matrix",
+    "json", "kind_stories", "leaks", "locales", "loops", "loss_stories", "make", "matrix",
     "port", "prefix", "proc", "protobuf", "read_file", "remote", "rounds", "sale",
     "scripted_client", "secured", "server", "session", "stories", "suite", "tasks", "temporary",
     "thread_stories", "tls", "uv", "variables", "wait", "wakings",

@@ -16,11 +16,11 @@ description = {
   license = "MIT",
 }
 supported_platforms = { "linux" }
--- To install without a network, install Debian's packages lua-cjson, lua-argparse and lua-luv, and
+-- To install without a network, install Debian's packages lua-dkjson, lua-argparse and lua-luv, and
 -- call luarocks with --deps-mode=none (see doc/install.md).
 dependencies = {
   "lua >= 5.1",
-  "lua-cjson",
+  "dkjson",
   "argparse", -- for the command etcdlock
   "luv", -- for the command etcdlock
 }

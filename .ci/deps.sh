@@ -56,7 +56,7 @@ case $lua in
 esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
-  lua-argparse lua-cjson lua-luv lua-socket"
+  lua-argparse lua-dkjson lua-luv lua-socket"
 NGINX="nginx $LUAJIT redis-server apache2-utils"
 if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"

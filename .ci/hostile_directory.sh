@@ -9,8 +9,8 @@ set -eu
 
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
-mkdir -p "$directory/cjson" "$directory/etcdlock" "$directory/luarocks/core"
-for module in argparse cjson cjson/safe etcdlock etcdlock/command luarocks luarocks/loader \
+mkdir -p "$directory/etcdlock" "$directory/luarocks/core"
+for module in argparse dkjson etcdlock etcdlock/command luarocks luarocks/loader \
   luarocks/core/hardcoded luv; do
   echo 'error "loaded from the current directory"' >"$directory/$module.lua"
   echo 'not a shared object' >"$directory/$module.so"

@@ -20,7 +20,7 @@ mkdir -p "$ROCK/server"
 # rocks_provided: the modules that Debian packages have installed. LuaRocks does not find them
 # itself.
 cat >"$ROCK/config.lua" <<'END'
-rocks_provided = { ["lua-cjson"] = "2.1.0-1", argparse = "0.7.1-1", luv = "1.44.2-1" }
+rocks_provided = { dkjson = "2.6-1", argparse = "0.7.1-1", luv = "1.44.2-1" }
 variables = { CFLAGS = "-O2 -fPIC -g" } -- debug information has paths of directories
 END
 export LUAROCKS_CONFIG="$ROCK/config.lua"

@@ -2,7 +2,7 @@
 -- which crowd:window starts. bench/README.md describes the messages between a process and this
 -- program.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
@@ -20,7 +20,7 @@ local function marks_directory()
 end
 
 local function job_of(entrant, work, endpoint, prefix)
-  return cjson.encode {
+  return json.encode {
     endpoint = endpoint,
     prefix = prefix,
     work = entrant.work or "lock",
@@ -87,12 +87,12 @@ end
 -- window, or `holds`, the number of holds of each owner. Returns the sample. If a process does not
 -- answer, returns nil and the reason.
 function Crowd:window(command)
-  local line, answers, from = cjson.encode(command), {}, uv.hrtime()
+  local line, answers, from = json.encode(command), {}, uv.hrtime()
   for _, child in ipairs(self.children) do child:send(line) end
   for i, child in ipairs(self.children) do
     local answer, why = answer_of(child, "^{.*}$", PATIENCE)
     if not answer then return nil, why end
-    answers[i] = cjson.decode(answer)
+    answers[i] = json.decode(answer)
   end
   -- With `holds`, the time is that from the first command to the last answer: a process measures
   -- only its own time, which is shorter because the processes start one after the other.

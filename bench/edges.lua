@@ -5,7 +5,7 @@
 local Etcd = require "spec.support.servers.etcd"
 local Swallow = require "spec.support.servers.swallow"
 local cluster = require "spec.support.servers.cluster"
-local cjson = require "cjson"
+local json = require "dkjson"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
 local program = require "bench.program"
@@ -44,7 +44,7 @@ end
 -- for each write: "written" or the code of the failure, and the number.
 local WRITER = [[
   local options, key = ...
-  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local client = assert(require("etcdlock").connect(require("dkjson").decode(options)))
   local lock = assert(client:lock "writer")
   local has_ended = require "bench.input_end"
   io.stdout:setvbuf "line"
@@ -67,7 +67,7 @@ local function write_round(etcd, member)
   local key = "late-write"
   etcd:del(key)
   local options = { endpoints = cluster.endpoints_from(etcd, member), ttl = 30 }
-  local child = proc.lua(WRITER, cjson.encode(options), key)
+  local child = proc.lua(WRITER, json.encode(options), key)
   child:expect("^ready", 20)
   child:expect("^written", 20)
   etcd:pause(member)
@@ -111,7 +111,7 @@ end
 local WAITER = [[
   local options = ...
   local uv = require "luv"
-  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local client = assert(require("etcdlock").connect(require("dkjson").decode(options)))
   local has_ended = require "bench.input_end"
   io.stdout:setvbuf "line"
   print "ready"
@@ -127,7 +127,7 @@ local WAITER = [[
 
 local function outages()
   local etcd = start_three()
-  local options = cjson.encode { endpoints = etcd:endpoints(), ttl = 30 }
+  local options = json.encode { endpoints = etcd:endpoints(), ttl = 30 }
   local holder = assert(etcdlock.connect { endpoints = etcd:endpoints(), ttl = 60 })
   local lock = assert(holder:lock "held")
   local child = proc.lua(WAITER, options)
@@ -176,7 +176,7 @@ end
 local CROWD = [[
   local options, contenders, seconds = ...
   local cqueues = require "cqueues"
-  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local client = assert(require("etcdlock").connect(require("dkjson").decode(options)))
   local loop, codes, over = cqueues.new(), {}, cqueues.monotime() + tonumber(seconds)
   for i = 1, tonumber(contenders) do
     loop:wrap(function()
@@ -200,7 +200,7 @@ local CROWD = [[
 
 local function contention()
   local etcd = Etcd.start()
-  local child = proc.lua(CROWD, cjson.encode { endpoints = etcd:endpoints(), ttl = 10 },
+  local child = proc.lua(CROWD, json.encode { endpoints = etcd:endpoints(), ttl = 10 },
     CONTENDERS, CONTENTION_SECONDS)
   local held, timeouts, unavailable = child:expect("^codes (%d+) (%d+) (%d+)",
     CONTENTION_SECONDS + 30)
@@ -259,7 +259,7 @@ end
 local CANDIDATE = [[
   local options = ...
   local uv = require "luv"
-  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local client = assert(require("etcdlock").connect(require("dkjson").decode(options)))
   local election = assert(client:election "boss")
   local has_ended, leads = require "bench.input_end", 0
   print "ready"
@@ -288,7 +288,7 @@ local OBSERVER = [[
   local options, limit = ...
   local uv = require "luv"
   limit = tonumber(limit)
-  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local client = assert(require("etcdlock").connect(require("dkjson").decode(options)))
   local observer = assert(client:election "boss"):observe()
   local has_ended = require "bench.input_end"
   print "ready"
@@ -311,7 +311,7 @@ local OBSERVER = [[
 ]]
 
 local function start_all(count, source, endpoints, ...)
-  local children, options = {}, cjson.encode { endpoints = endpoints, ttl = 15 }
+  local children, options = {}, json.encode { endpoints = endpoints, ttl = 15 }
   for i = 1, count do
     children[i] = proc.lua(source, options, ...)
   end

@@ -67,7 +67,7 @@ local LIBRARIES = {
   { "Lua", "^lua", "liblua" },
   { "the C library", "^libc%.", "^libm%.", "libpthread", "^ld%-", "libstdc", "libgcc", "vdso" },
   { "etcdlock's core", "^core%.so" },
-  { "the benchmark itself", "cjson", "luv", "libuv" },
+  { "the benchmark itself", "luv", "libuv" },
 }
 
 local function library_of(file)

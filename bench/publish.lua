@@ -1,7 +1,7 @@
 -- Puts the results of the last `make bench`, `make profile` and `make scale` into bench/README.md
 -- and doc/performance.md, and draws the charts in bench/charts/: `make bench-report`.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local draw = require "bench.draw"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
@@ -29,7 +29,7 @@ end
 
 local text = found_by("make bench", "all/results.json")
 if text then
-  local results = cjson.decode(text)
+  local results = json.decode(text)
   put("bench/README.md", "make bench", report.markdown(results))
   proc.run { "mkdir", "-p", CHARTS }
   draw(results, function(name, svg) write_file(CHARTS .. name .. ".svg", svg) end)

@@ -6,7 +6,7 @@
 --
 -- Writes the results to bench/out/.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local compare = require "bench.compare"
 local draw = require "bench.draw"
 local etcdlock = require "etcdlock"
@@ -127,7 +127,7 @@ end
 -- Writes the results and the charts to |directory|, and prints the results as text.
 local function tell(results, directory)
   proc.run { "mkdir", "-p", directory }
-  write_file(directory .. "/results.json", cjson.encode(results))
+  write_file(directory .. "/results.json", json.encode(results))
   draw(results, function(name, svg)
     write_file(("%s/%s.svg"):format(directory, name), svg)
   end)

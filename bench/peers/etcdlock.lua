@@ -4,11 +4,11 @@
 --   clients       true: each owner has its own client; nil: all owners share a client
 --   fresh         true: each pair takes a lock with a new name; nil: always the name of the owner
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local etcdlock = require "etcdlock"
 local owners = require "bench.peers.owners"
 
-local job = cjson.decode(arg[1])
+local job = json.decode(arg[1])
 local options = { linger = job.linger }
 
 local clients = {}

@@ -1,7 +1,7 @@
 -- A program for the row `held`. One client holds 10,000 locks. It measures the memory for each
 -- lock, and the CPU time and the requests of the client while no call is made.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local core = require "etcdlock.core"
 local cqueues = require "cqueues"
 local etcdlock = require "etcdlock"
@@ -62,11 +62,11 @@ local bytes, lua_bytes = memory()
 io.stdout:setvbuf "line"
 print "ready"
 for line in io.lines() do
-  local sample = window(cjson.decode(line).seconds)
+  local sample = window(json.decode(line).seconds)
   assert_held(held)
   sample.core_bytes = core.HOLD_SIZE
   sample.bytes = (bytes - bytes_before) / HELD
   sample.lua_bytes = (lua_bytes - lua_bytes_before) / HELD
-  print(cjson.encode(sample))
+  print(json.encode(sample))
 end
 client:close()

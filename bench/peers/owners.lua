@@ -3,7 +3,7 @@
 -- the messages that an entrant reads and prints.
 
 local Witness = require "bench.peers.witness"
-local cjson = require "cjson"
+local json = require "dkjson"
 local cqueues = require "cqueues"
 local uv = require "luv"
 
@@ -88,9 +88,9 @@ function M.serve(job, new_pair, asked)
   print "ready"
   for line in io.lines() do
     local before = asked and asked()
-    local window = open_window(cjson.decode(line))
+    local window = open_window(json.decode(line))
     run_all(job, owners, window, witness)
-    print(cjson.encode {
+    print(json.encode {
       pairs = window.pairs, seconds = window.last, broken = witness.broken,
       requests = asked and asked() - before,
     })

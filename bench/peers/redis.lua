@@ -1,13 +1,13 @@
 -- The entrant that takes a lock in Redis.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local cqueues = require "cqueues"
 local owners = require "bench.peers.owners"
 local redis_lock = require "bench.peers.redis_lock"
 local socket = require "cqueues.socket"
 local uv = require "luv"
 
-local job = cjson.decode(arg[1])
+local job = json.decode(arg[1])
 local host, port = job.endpoint:match "^(.*):(%d+)$"
 
 -- Sends a command to Redis. Returns the answer, a number or a string; nil if Redis answers that

@@ -1,7 +1,7 @@
 -- The row `held`: one client holds 10,000 locks and is idle otherwise. bench/peers/held.lua
 -- measures.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local servers = require "bench.servers"
 local uv = require "luv"
@@ -21,8 +21,8 @@ function Race.start(_, ids)
 end
 
 function Race:round(_, command)
-  self.child:send(cjson.encode(command))
-  return { etcdlock = cjson.decode((self.child:expect("^{.*}$", PATIENCE))) }
+  self.child:send(json.encode(command))
+  return { etcdlock = json.decode((self.child:expect("^{.*}$", PATIENCE))) }
 end
 
 function Race:stop()

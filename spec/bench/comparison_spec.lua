@@ -20,7 +20,7 @@ end
 -- An entrant of the comparison that does its work without taking a lock.
 local RECKLESS = {
   argv = { uv.exepath(), "spec/support/programs/child.lua", [[
-    local job = require("cjson").decode((...))
+    local job = require("dkjson").decode((...))
     require("bench.peers.owners").serve(job, function()
       return function(work) work() end
     end)
@@ -252,7 +252,7 @@ describe("the report of the comparison", function()
     local bench_page = directory .. "/bench/README.md"
     local other_page = directory .. "/doc/performance.md"
     proc.run { "mkdir", "-p", directory .. "/bench/out/all", directory .. "/doc" }
-    write_file(directory .. "/bench/out/all/results.json", cjson.encode(results_of(row_of())))
+    write_file(directory .. "/bench/out/all/results.json", json.encode(results_of(row_of())))
     write_file(directory .. "/bench/out/scale.md", "| new |\n")
     write_file(bench_page,
       "before\n<!-- figures of make bench -->\nold\n<!-- end of the figures -->\nafter\n")

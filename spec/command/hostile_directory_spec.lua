@@ -32,7 +32,7 @@ local COMMANDS = {
 
 -- Environment variables that unset those Lua variables which the suite has set.
 local LUA_DEFAULTS = {}
-for _, version in ipairs { "", "_5_2", "_5_3", "_5_4" } do
+for _, version in ipairs { "", "_5_2", "_5_3", "_5_4", "_5_5" } do
   for _, name in ipairs { "LUA_INIT", "LUA_PATH", "LUA_CPATH" } do
     LUA_DEFAULTS[name .. version] = false
   end
@@ -83,7 +83,7 @@ local function observe()
       seen[name], names[#names + 1] = true, name
     end
   end
-  for _, name in ipairs { "argparse", "cjson.safe", "etcdlock", "etcdlock.core", "luv" } do
+  for _, name in ipairs { "argparse", "dkjson", "etcdlock", "etcdlock.core", "luv" } do
     assert.is_true(seen[name], name)
   end
   return names, expected

@@ -65,8 +65,8 @@ describe("etcdlock ls", function()
     local out, status = ls "--json"
     assert.equal(0, status)
     assert.is_nil(out:find "\n.")
-    assert.same(client:queues(), cjson.decode(out))
-    assert.equal(held:token(), cjson.decode(out)[2].entries[1].token)
+    assert.same(client:queues(), json.decode(out))
+    assert.equal(held:token(), json.decode(out)[2].entries[1].token)
   end)
 
   it("escapes control characters and invalid UTF-8 in names and values", function()
@@ -76,11 +76,11 @@ describe("etcdlock ls", function()
     assert.matches("a\\x1b]0;x\\x07", out, 1, true)
     assert.is_truthy(out:find("\\x1b[31mred\\x0d\\x0a\\x07\\x7f \\xc2\\x9b \\xe2\\x80\\xae größe 锁 "
       .. "\\xff\\xc0\\xaf\n", 1, true), out)
-    local json = ls "--json"
-    assert.is_nil(json:gsub("\n$", ""):find "%c")
-    assert.is_nil(json:find "\194\155")
+    local list = ls "--json"
+    assert.is_nil(list:gsub("\n$", ""):find "%c")
+    assert.is_nil(list:find "\194\155")
     assert.equal("\27[31mred\r\n\7\127 \194\155 \226\128\174 größe 锁 " .. ("\239\191\189"):rep(3),
-      cjson.decode(json)[1].entries[1].value)
+      json.decode(list)[1].entries[1].value)
     local _, _, err = command.run { "--prefix", prefix, "break", "\27[2J", "1" }
     assert.matches('^etcdlock: lock "\\x?%d%l?%d?%[2J" is not held with token 1\n$', err)
   end)

@@ -22,7 +22,7 @@ local function start(options, script) return command.start(words_of(options, scr
 
 -- Writes the record of a run that started |seconds| ago.
 local function record_run(seconds)
-  etcd:put(RECORD, cjson.encode { started = os.time() - seconds, host = "web-9", pid = 4711 })
+  etcd:put(RECORD, json.encode { started = os.time() - seconds, host = "web-9", pid = 4711 })
 end
 
 -- Returns the variables with which the local time is between |hour| o'clock and one hour later.
@@ -36,7 +36,7 @@ describe("etcdlock run --once-per", function()
     local before = os.time()
     local out, status, err = run({ LONG }, "echo ran")
     assert.same({ "ran\n", 0, "" }, { out, status, err })
-    local record = cjson.decode((etcd:get(RECORD)))
+    local record = json.decode((etcd:get(RECORD)))
     assert.equal(core.host(), record.host)
     assert.is_true(record.started >= before and record.started <= os.time())
     out, status, err = run({ LONG }, "echo ran")
@@ -84,7 +84,7 @@ describe("etcdlock run --once-per", function()
   it("runs the command in the next period, and records it", function()
     record_run(DAY)
     assert.equal(0, (select(2, run({ "--once-per=1d" }, "exit 0"))))
-    assert.is_true(cjson.decode((etcd:get(RECORD))).started > os.time() - HOUR)
+    assert.is_true(json.decode((etcd:get(RECORD))).started > os.time() - HOUR)
     record_run(HOUR)
     assert.equal(0, (select(2, run({ "--once-per=1h" }, "exit 0"))))
     record_run(30)
@@ -210,7 +210,7 @@ describe("etcdlock run --once-per", function()
     etcd:await_keys(NAME .. "/", 2)
     local started = os.time()
     wait.eventually(function() return os.time() >= started + 3 end)
-    etcd:put(RECORD, cjson.encode { started = os.time(), host = "web-9", pid = 4711 })
+    etcd:put(RECORD, json.encode { started = os.time(), host = "web-9", pid = 4711 })
     holder:send "go"
     assert.equal(75, (waiter:wait()))
     assert.equal("", waiter.out.text)

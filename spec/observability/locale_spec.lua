@@ -13,11 +13,11 @@ local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
 local CHILD = "spec/support/programs/child.lua"
 
 -- Lua code that chooses the locale in its first argument, and connects with the options in its
--- second one. Defines |etcdlock| and |client|. Loads cjson before it chooses the locale, as most
+-- second one. Defines |etcdlock| and |client|. Loads dkjson before it chooses the locale, as most
 -- programs do.
 local BEGINNING = [[
-  local cjson, etcdlock = require "cjson", require "etcdlock"
-  local opts = cjson.decode((select(2, ...)))
+  local json, etcdlock = require "dkjson", require "etcdlock"
+  local opts = json.decode((select(2, ...)))
   assert(os.setlocale((...)), "no such locale")
   local client = assert(etcdlock.connect(opts))
 ]]
@@ -25,7 +25,7 @@ local BEGINNING = [[
 -- Runs BEGINNING and |source| in the locale |name|, which is found below |path|. Returns the
 -- output.
 local function run_in(name, path, source)
-  local opts = cjson.encode { endpoints = suite.endpoints(), prefix = prefix, env = false }
+  local opts = json.encode { endpoints = suite.endpoints(), prefix = prefix, env = false }
   local out, code, err = proc.run_lua(CHILD, { BEGINNING .. source, name, opts },
     { env = { LOCPATH = path } })
   assert.equal(0, code, err)
@@ -72,7 +72,7 @@ describe("in a locale with a decimal comma", function()
       client:close()
     ]]
     local said, read = out:match "^([^\n]*)\n([^\n]*)\n$"
-    local label = cjson.decode(said)
+    local label = json.decode(said)
     assert.equal(2.5, label.lock_delay)
     assert.equal("0.5", label.owner)
     assert.equal("v", label.value)
@@ -138,7 +138,7 @@ describe("in a locale with a decimal comma", function()
     local lock = assert(connect { lock_delay = 2.5 }:lock "command")
     out, code, err = command_in("de_DE", german, { "ls", "--json", name })
     assert.equal(0, code, err)
-    assert.equal(2.5, cjson.decode(out)[1].entries[1].lock_delay)
+    assert.equal(2.5, json.decode(out)[1].entries[1].lock_delay)
     assert.is_true(lock:unlock())
   end)
 end)

@@ -7,10 +7,10 @@ describe("the log function in nginx", function()
   setup(function()
     nginx = Nginx.start {
       init_worker = ([[
-        local cjson = require "cjson"
+        local json = require "dkjson"
         client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
           log = function(event)
-            shared:rpush("told", cjson.encode(event))
+            shared:rpush("told", json.encode(event))
             if event.name == "sleepy" then ngx.sleep(0.001) end
           end })
       ]]):format(suite.endpoint(), prefix),
@@ -36,7 +36,7 @@ describe("the log function in nginx", function()
     local event
     wait.eventually(function()
       local text = nginx:get("/told").body
-      event = text ~= "\n" and cjson.decode(text)
+      event = text ~= "\n" and json.decode(text)
       return event and event.name == name
     end, 5, "an event of " .. name)
     return event

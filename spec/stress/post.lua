@@ -1,6 +1,6 @@
 -- Calls etcd's JSON gateway without blocking the loop.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local loop = require "spec.stress.loop"
 local uv = require "luv"
 
@@ -10,7 +10,7 @@ local REQUEST = "POST %s HTTP/1.0\r\nHost: localhost\r\nContent-Type: applicatio
 -- post(port, path, request, seconds) suspends the coroutine until |port| of this host has answered.
 -- Returns the answer, or nil and a message.
 return function(port, path, request, seconds)
-  local body, call = cjson.encode(request), { text = "" }
+  local body, call = next(request) and json.encode(request) or "{}", { text = "" }
   local socket = uv.new_tcp()
   local function finish(failure)
     call.is_over, call.failure = true, call.failure or failure
@@ -32,7 +32,7 @@ return function(port, path, request, seconds)
   end
   local status, answer = call.text:match "^HTTP/1%.%d (%d+).-\r\n\r\n(.*)$"
   if status ~= "200" then return nil, call.failure or answer or "no answer" end
-  local ok, result = pcall(cjson.decode, answer)
+  local ok, result = pcall(json.decode, answer)
   if not ok then return nil, "cut answer" end
   return result
 end

@@ -5,7 +5,6 @@
  *
  * The module is linked with -z nodelete, because otherwise lua_close would unmap it after the last
  * finalizer, when a thread of a client may still be running its last instructions. */
-#include <locale.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,13 +34,6 @@ static el_nret l_host(lua_State *L) {
 /* pid() returns the process ID. */
 static el_nret l_pid(lua_State *L) {
   lua_pushinteger(L, getpid());
-  return 1;
-}
-
-/* decimal_point() returns the decimal point of the C library in the current locale, which LuaJIT's
- * own number formatting does not use. */
-static el_nret l_decimal_point(lua_State *L) {
-  lua_pushstring(L, localeconv()->decimal_point);
   return 1;
 }
 
@@ -139,7 +131,6 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"now", l_now},
       {"host", l_host},
       {"pid", l_pid},
-      {"decimal_point", l_decimal_point},
       {"call", l_call},
       {"parse_key", l_parse_key},
       {"name_of_key", l_name_of_key},

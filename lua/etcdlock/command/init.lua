@@ -37,7 +37,7 @@ end
 -- ---- errors ----
 
 -- Lua module that etcdlock needs -> the Debian package that contains it.
-local PACKAGES = { argparse = "lua-argparse", luv = "lua-luv", ["cjson.safe"] = "lua-cjson" }
+local PACKAGES = { argparse = "lua-argparse", luv = "lua-luv", dkjson = "lua-dkjson" }
 
 -- Returns a message that tells the user how to remedy the error `err`; nil if no remedy is known.
 local function explain(err)

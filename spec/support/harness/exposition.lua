@@ -1,7 +1,7 @@
 -- Parses a page of metrics with Prometheus' own parser.
 
 local assert = require "luassert"
-local cjson = require "cjson"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local temporary = require "spec.support.harness.temporary"
 
@@ -21,7 +21,7 @@ function M.read(text)
   file:close()
   local out, code, err = proc.run { PYTHON, "spec/support/programs/prometheus.py", path }
   assert.equal(0, code, err .. text)
-  return setmetatable({ families = cjson.decode(out) }, Page)
+  return setmetatable({ families = json.decode(out) }, Page)
 end
 
 local function has(labels, wanted)

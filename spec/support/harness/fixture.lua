@@ -26,10 +26,10 @@ local temporary = require "spec.support.harness.temporary"
 local M = {}
 
 local MODULES = {
-  cjson = "cjson",
   core = "etcdlock.core",
   cqueues = "cqueues",
   etcdlock = "etcdlock",
+  json = "dkjson",
   uv = "luv",
   write_file = "bench.write_file",
   -- the harness

@@ -1,7 +1,7 @@
 -- Runs clients in child processes, which execute Lua code that the test sends.
 
 local assert = require "luassert"
-local cjson = require "cjson"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local wait = require "spec.support.harness.wait"
 
@@ -10,8 +10,8 @@ local M = {}
 -- Runs each line of its input as Lua code with the global `client`. Prints how long the code took,
 -- and its results or the error that it raised.
 local CHILD = [[
-  local uv, cjson = require "luv", require "cjson"
-  client = assert(require("etcdlock").connect(cjson.decode((...))))
+  local uv, json = require "luv", require "dkjson"
+  client = assert(require("etcdlock").connect(json.decode((...))))
   local function answer(from, ok, ...)
     local words = ok and {} or { "raised" }
     for i = 1, select("#", ...) do
@@ -29,7 +29,7 @@ local CHILD = [[
 -- Starts one child for each entry of |options|, the options of its connect. Returns the children.
 function M.start_all(options)
   local children = {}
-  for i, opts in ipairs(options) do children[i] = proc.lua(CHILD, cjson.encode(opts)) end
+  for i, opts in ipairs(options) do children[i] = proc.lua(CHILD, json.encode(opts)) end
   for _, child in ipairs(children) do child:expect("^ready", 20) end
   return children
 end

@@ -2,7 +2,7 @@
 
 local assert = require "luassert"
 local matrix = require "spec.support.harness.matrix"
-local cjson = require "cjson"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 
 local M = {}
@@ -24,7 +24,7 @@ function M.run(...)
 end
 
 local LOCK = [[
-  local client, message, code = require("etcdlock").connect(require("cjson").decode((...)))
+  local client, message, code = require("etcdlock").connect(require("dkjson").decode((...)))
   if not client then return print(code .. ": " .. message) end
   local lock
   lock, message, code = client:lock "a"
@@ -36,7 +36,7 @@ local LOCK = [[
 -- Connects with |opts| and takes a lock. Returns "locked\n" or "CODE: MESSAGE\n", and standard
 -- error.
 function M.lock(variables, opts)
-  return run(variables, LOCK, cjson.encode(opts))
+  return run(variables, LOCK, json.encode(opts))
 end
 
 return M

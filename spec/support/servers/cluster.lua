@@ -1,7 +1,7 @@
 -- Helpers for tests of clusters with several members, some of which may be down.
 
 local assert = require "luassert"
-local cjson = require "cjson"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
 local wait = require "spec.support.harness.wait"
@@ -27,7 +27,7 @@ function M.leader_of(etcd)
   wait.eventually(function()
     -- As JSON, because each version prints other columns.
     local out, _, err = etcd:ctl("endpoint", "status", "-w", "json")
-    for _, answer in ipairs(out ~= "" and cjson.decode(out) or {}) do
+    for _, answer in ipairs(out ~= "" and json.decode(out) or {}) do
       for i, member in ipairs(etcd.members) do
         local status = answer.Status
         if member.endpoint == answer.Endpoint and status.leader == status.header.member_id then

@@ -1,6 +1,6 @@
 -- Reads and changes etcd through its JSON gateway, without starting etcdctl.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local http = require "socket.http"
 local ltn12 = require "ltn12"
 local mime = require "mime"
@@ -18,7 +18,7 @@ end
 -- Posts |request| to |path|. Returns the HTTP status and the body; nil and a message if there was
 -- no answer.
 local function post(self, path, request)
-  local body, answer = cjson.encode(request), {}
+  local body, answer = next(request) and json.encode(request) or "{}", {}
   local _, status = http.request {
     url = self.url() .. path,
     method = "POST",
@@ -48,7 +48,7 @@ function Gateway:call(path, request)
     if status and status ~= 200 and status ~= 401 and status < 500 then
       error(path .. ": " .. body, 0)
     end
-    answer = status == 200 and cjson.decode(body)
+    answer = status == 200 and json.decode(body)
     return answer, body
   end, 10, path)
   return answer
