@@ -5,7 +5,7 @@
 # with the demo. So the installation and the demo are each tested before any other command has
 # installed a package. Needs root, and access to the package server of this machine.
 #
-#   SUITE=bookworm|trixie [WITH="package ..."] fresh.sh [user|root]...
+#   SUITE=bookworm|trixie|forky [WITH="package ..."] fresh.sh [user|root]...
 #
 # WITH: packages to install before the first command.
 set -eu

@@ -13,7 +13,8 @@ command -v debootstrap >/dev/null || {
 make_tree() {
   rm -rf --one-file-system "$tree"
   mkdir -p "$tree"
-  debootstrap --variant=minbase --include=sudo,make "$SUITE" "$tree" "$mirror" \
+  # The script of sid, because debootstrap may be older than the suite.
+  debootstrap --variant=minbase --include=sudo,make "$SUITE" "$tree" "$mirror" sid \
     >"$tree.log" 2>&1 || { tail "$tree.log" >&2; return 1; }
   cp /etc/resolv.conf /etc/hosts "$tree/etc/"
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/99*; do
