@@ -6,6 +6,7 @@ read_globals = {
   "jit",
   "loadstring",
   "unpack",
+  coroutine = { fields = { "close" } },
   table = { fields = { "unpack" } },
 }
 

@@ -1,7 +1,7 @@
 # etcdlock: build, test, install. `make help` lists the targets of this file, `make help-dev` those
 # of .ci/dev.mk: single checks, measurements, packages.
 #
-#   LUA_VERSION=5.1|5.2|5.3|5.4|jit   which Lua to build for
+#   LUA_VERSION=5.1|5.2|5.3|5.4|5.5|jit   which Lua to build for
 #   SPEC=spec/lock                    run only these spec files or directories
 #   JOBS=5                            number of spec files that run at the same time
 #   V=1                               show the commands, and each test
@@ -15,8 +15,8 @@ CFLAGS ?= -O2 -g
 PKG_CONFIG ?= pkg-config
 PROTOC_C ?= protoc-c
 
-ifeq ($(filter $(LUA_VERSION),5.1 5.2 5.3 5.4 jit),)
-$(error LUA_VERSION=$(LUA_VERSION): wanted 5.1, 5.2, 5.3, 5.4 or jit)
+ifeq ($(filter $(LUA_VERSION),5.1 5.2 5.3 5.4 5.5 jit),)
+$(error LUA_VERSION=$(LUA_VERSION): wanted 5.1, 5.2, 5.3, 5.4, 5.5 or jit)
 endif
 LUA := $(if $(filter jit,$(LUA_VERSION)),luajit,lua$(LUA_VERSION))
 LUA_PACKAGE := $(LUA)
@@ -94,7 +94,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 	@echo "'make help-dev' lists single checks, measurements and packages."
 
-all: ## build the module for LUA_VERSION (5.1, 5.2, 5.3, 5.4 or jit)
+all: ## build the module for LUA_VERSION (5.1, 5.2, 5.3, 5.4, 5.5 or jit)
 	$(if $(UNBUILT),@echo 'Compiling $(words $(UNBUILT)) C files for $(LUA) (usually less than a minute):')
 	+@$(PARALLEL) $(MODULE)
 

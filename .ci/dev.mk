@@ -9,7 +9,7 @@
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
 #                           if unset, `make suite` measures it
 #   HISTORIES=25000         number of histories that `make sim` runs
-#   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13
+#   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13; forky: the next
 #   ROWS="uncontended ..."  the rows that `make bench` runs; all if unset
 #   SECONDS=60              seconds for which `make stress`, `make hostile` and each fuzz target run
 #   SEED=1                  seed of the random numbers of `make stress`, `make hostile` and
@@ -27,8 +27,7 @@ JOBS ?= $(if $(SANITIZE),3,5)
 
 # Lua prefers a versioned variable, such as LUA_PATH_5_4, to LUA_PATH. If the caller's environment
 # had one, Lua would ignore RUN_ENV.
-unexport LUA_PATH_5_2 LUA_PATH_5_3 LUA_PATH_5_4
-unexport LUA_CPATH_5_2 LUA_CPATH_5_3 LUA_CPATH_5_4
+unexport $(foreach v,5_2 5_3 5_4 5_5,LUA_PATH_$(v) LUA_CPATH_$(v))
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/?.so;;'
 ETCD_DIR := $(if $(findstring /,$(ETCD)),$(abspath $(ETCD)),$(ETCD:%=$(CURDIR)/build/etcd/%))
 # Debian installs nginx in /usr/sbin, which is not in every user's PATH.
@@ -100,7 +99,7 @@ sim: ## everything below Lua in simulated time: HISTORIES=25000, 100 s
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
   lock/garbage_collection observability/log)) spec/event_loop
 
-test-all: deps ## all specs on every Lua: 5.1, 5.2, 5.3, 5.4 and LuaJIT
+test-all: deps ## all specs on every Lua: 5.1 to 5.4, LuaJIT, and 5.5 with luv
 	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/harness/luas.sh
 
 test-all-short: ## a core of the specs on every Lua

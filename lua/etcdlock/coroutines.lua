@@ -65,7 +65,7 @@ end
 -- __close of a to-be-closed variable, so no pcall is needed: an error passes through unchanged, and
 -- its stack still exists in the handler of an outer xpcall. `load` compiles this function, because
 -- `<close>` is a syntax error before Lua 5.4.
-local call_and_close = _VERSION == "Lua 5.4" and load([[
+local call_and_close = coroutine.close and load([[
   return function(cleanup, call, ...)
     local guard <close> = setmetatable({}, { __close = cleanup })
     return (call(...))

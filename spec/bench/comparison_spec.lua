@@ -1,6 +1,6 @@
 -- Tests the comparison with other lock clients in bench/: it counts holds, detects two holders at
 -- once, and reports what it has measured. The tests measure no speed.
--- Needs: one plain member.
+-- Needs: one plain member, cqueues.
 
 local Crowd = require "bench.crowd"
 local Race = require "bench.races.locks"

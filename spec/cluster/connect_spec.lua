@@ -200,7 +200,7 @@ describe("a client", function()
   end)
 
   it("is closed at the end of its block if it is a <close> variable", function()
-    if _VERSION ~= "Lua 5.4" then return pending "<close> came with Lua 5.4" end
+    if not coroutine.close then return pending "<close> came with Lua 5.4" end
     clients.assert_nothing_left(etcd, prefix, function()
       local lock, from = assert(load [[
         local etcdlock, now, endpoint, name = ...

@@ -45,8 +45,8 @@ describe("etcdlock run --once-per", function()
       .. "pid %d+ on .* at %d+%-%d%d%-%d%d %d%d:%d%d:%d%d\n$", err)
     assert.equal(9, (select(2, run({ LONG, "-E", "9" }, "echo ran"))))
     for _, option in ipairs { "-E0", "--quiet" } do
-      out, _, err = run({ LONG, option }, "echo ran")
-      assert.same({ "", "" }, { out, err })
+      local said, _, errors = run({ LONG, option }, "echo ran")
+      assert.same({ "", "" }, { said, errors })
     end
     assert.same({}, etcd:keys(NAME .. "/"))
   end)

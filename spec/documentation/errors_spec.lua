@@ -83,8 +83,8 @@ describe("doc/errors.md", function()
     local function assert_known(cell)
       if cell:find "^Lua: " or cell:find "^the loader: " then return end
       for message in cell:gmatch "`([^`]+)`" do
-        for part in (message .. "…"):gmatch "(.-)…" do
-          part = part:match "^[%s:;,]*(.-)[%s:;,]*$"
+        for words in (message .. "…"):gmatch "(.-)…" do
+          local part = words:match "^[%s:;,]*(.-)[%s:;,]*$"
           if part ~= "" and not part:find "^etcdserver:" then
             count = count + 1
             assert.is_truthy(sources:find(part, 1, true), message)

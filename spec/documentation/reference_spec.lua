@@ -188,8 +188,8 @@ describe("the output of `make doc`", function()
     local seen = {}
     for _, file in ipairs(types.FILES) do
       local text = read_file(file.path)
-      for class, name, list in text:gmatch "\nfunction ([%w_]+)[.:]([%w_]+)%((.-)%)" do
-        class = class == "M" and file.class or class
+      for owner, name, list in text:gmatch "\nfunction ([%w_]+)[.:]([%w_]+)%((.-)%)" do
+        local class = owner == "M" and file.class or owner
         local item = assert(item_of(class, name), class .. ":" .. name)
         assert.equal(parameters(item), list, class .. ":" .. name)
         seen[class] = seen[class] or {}

@@ -124,7 +124,7 @@ describe("make", function()
   it("with an unknown LUA_VERSION fails and lists the supported versions", function()
     local _, code, err = proc.run { "make", "LUA_VERSION=5.0", "all" }
     assert.equal(2, code)
-    assert.matches("LUA_VERSION=5.0: wanted 5.1, 5.2, 5.3, 5.4 or jit", err, 1, true)
+    assert.matches("LUA_VERSION=5.0: wanted 5.1, 5.2, 5.3, 5.4, 5.5 or jit", err, 1, true)
   end)
 
   it("example with an unknown NAME fails and shows a valid command", function()

@@ -44,8 +44,8 @@ local function read_rules()
     local fields, rest = {}, rule:sub(2, -2) .. ","
     -- A comma inside a string separates no fields.
     rest = rest:gsub('"[^"]*"', function(said) return (said:gsub(",", "\1")) end)
-    for field in rest:gmatch "%s*(.-)%s*," do
-      field = (macros[field] or field):gsub("\1", ",")
+    for said in rest:gmatch "%s*(.-)%s*," do
+      local field = (macros[said] or said):gsub("\1", ",")
       fields[#fields + 1] = field:match '^"(.*)"$' or field:gsub("%s+", " ")
     end
     assert.equal(5, #fields, rule)

@@ -1,5 +1,5 @@
 -- Tests two waits of one owner.
--- Needs: one plain member.
+-- Needs: one plain member, cqueues.
 
 -- Regression 094. Two coroutines with the same owner waited for one lock. The second coroutine got
 -- it only after the first had released it. If the first one waited for the second before that, both

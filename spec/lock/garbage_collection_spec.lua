@@ -227,8 +227,13 @@ describe("a full garbage collection every 7 instructions", function()
     if mode == "generational" then
       collectgarbage "generational"
     else
-      collectgarbage("setpause", 0)
-      collectgarbage("setstepmul", 1000000)
+      if _VERSION == "Lua 5.5" then
+        collectgarbage("param", "pause", 0)
+        collectgarbage("param", "stepmul", 1000000)
+      else
+        collectgarbage("setpause", 0)
+        collectgarbage("setstepmul", 1000000)
+      end
     end
     -- A full collection every few instructions.
     debug.sethook(function() collectgarbage() end, "", 7)
@@ -276,7 +281,7 @@ describe("a full garbage collection every 7 instructions", function()
   it("breaks no call", function() work "incremental" end)
 
   it("breaks no call in generational mode", function()
-    if _VERSION ~= "Lua 5.4" then return pending "generations came with Lua 5.4" end
+    if not coroutine.close then return pending "generations came with Lua 5.4" end
     work "generational"
   end)
 end)

@@ -1,4 +1,5 @@
 -- Tests guarded calls whose hold ends before they are answered.
+-- Needs: cqueues.
 
 -- Regression 049. A coroutine released a lock while another one waited for the answer to a guarded
 -- call. Then three results were wrong. A read that etcd answered during the next owner's hold

@@ -97,7 +97,7 @@ it("a lock kept until the program ends is not reported as leaked", function()
   end
 end)
 
-if _VERSION == "Lua 5.4" then
+if coroutine.close then
   it("each leaked lock is reported if Lua warnings are on", function()
     local _, err = said [[
       warn "@on"

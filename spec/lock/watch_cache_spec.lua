@@ -1,5 +1,6 @@
 -- Tests the watch cache: a client that waits for the same predecessor again uses the watch of its
 -- last wait.
+-- Needs: cqueues.
 
 -- A waiter that misses a deletion finds it only by its read after a minute.
 client_options { ttl = 60 }

@@ -1,5 +1,5 @@
 -- Tests a client in a program that has no free descriptor.
--- Needs: no sanitizer.
+-- Needs: no sanitizer, cqueues.
 
 -- Regression 113. Etcdlock loaded the modules of the metrics and of event loops at their first use.
 -- If no descriptor was free then, client:metrics, join_metrics and a lock call in luv raised an

@@ -39,7 +39,7 @@ local function run_in_german(source) return run_in("de_DE", german, source) end
 -- the same as command.run. The command itself chooses no locale, but a user's LUA_INIT may.
 local function command_in(name, path, args)
   local env = { LOCPATH = path, LUA_INIT = ('assert(os.setlocale "%s")'):format(name) }
-  for _, version in ipairs { "5_2", "5_3", "5_4" } do env["LUA_INIT_" .. version] = false end
+  for _, version in ipairs { "5_2", "5_3", "5_4", "5_5" } do env["LUA_INIT_" .. version] = false end
   return command.run(args, env)
 end
 

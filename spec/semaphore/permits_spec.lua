@@ -1,5 +1,5 @@
 -- Tests the permits of programs with different n, of one owner, and among very many keys.
--- Needs: one plain member.
+-- Needs: one plain member, cqueues.
 
 -- Regression 095. While a permit of a semaphore was held or waited for with one n, each call with
 -- another n failed with "conflict". So a new version of a program could not start beside the old

@@ -1,6 +1,6 @@
 /* util: converts C values to Lua values and back, the same way in the whole folder.
  *
- * Works with Lua 5.1 to 5.4 and LuaJIT. A |table| is an absolute stack index; an |arg| may be
+ * Works with Lua 5.1 to 5.5 and LuaJIT. A |table| is an absolute stack index; an |arg| may be
  * relative. Every function runs on the thread of the Lua state, and may raise Lua's "not enough
  * memory".
  */

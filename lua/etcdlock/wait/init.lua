@@ -60,10 +60,10 @@ local function block(wait)
   end
 end
 
--- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. False before Lua
+-- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. Nil before Lua
 -- 5.4: older Luas cannot close coroutines. The code is a string, because <close> is a syntax error
 -- in older Luas.
-local with_close = _VERSION == "Lua 5.4" and load([[
+local with_close = coroutine.close and load([[
   local function done(wait, ...)
     wait.has_returned = true
     return ...

@@ -116,7 +116,7 @@ function Stage.within(low, high, run)
   local results = { run() }
   local took = wait.now() - from
   assert.is_true(took >= low and took <= high, ("took %.3f s"):format(took))
-  return (table.unpack or unpack)(results)
+  return (table.unpack or unpack)(results, 1, 3)
 end
 
 -- ---- leases and keys ----

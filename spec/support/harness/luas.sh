@@ -13,7 +13,11 @@ count() {
     grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || echo 0
 }
 
-for lua in 5.1 5.2 5.3 5.4 jit; do
+for lua in 5.1 5.2 5.3 5.4 5.5 jit; do
+  if [ $lua = 5.5 ] && ! lua5.5 -e 'require "luv"' >"$log" 2>&1; then
+    echo "==== Lua 5.5: skipped, because lua5.5 or luv for it is not installed"
+    continue
+  fi
   echo "==== Lua $lua"
   $MAKE LUA_VERSION=$lua deps &&
     { $MAKE LUA_VERSION=$lua TESTING=1 SPEC="$SPEC" suite 2>&1; echo $? >"$log.status"; } |

@@ -120,16 +120,10 @@ end
 -- Returns the variables |extra| plus LUA_PATH and LUA_CPATH, with which a child finds the suite's
 -- modules in any directory. Unsets their versioned forms (LUA_PATH_5_4).
 function M.lua_environment(extra)
-  local env = {
-    LUA_PATH = absolute(package.path),
-    LUA_CPATH = absolute(package.cpath),
-    LUA_PATH_5_2 = false,
-    LUA_PATH_5_3 = false,
-    LUA_PATH_5_4 = false,
-    LUA_CPATH_5_2 = false,
-    LUA_CPATH_5_3 = false,
-    LUA_CPATH_5_4 = false,
-  }
+  local env = { LUA_PATH = absolute(package.path), LUA_CPATH = absolute(package.cpath) }
+  for _, version in ipairs { "5_2", "5_3", "5_4", "5_5" } do
+    env["LUA_PATH_" .. version], env["LUA_CPATH_" .. version] = false, false
+  end
   for name, value in pairs(extra or {}) do env[name] = value end
   return env
 end

@@ -141,7 +141,7 @@ end
 function Scripted:count(method, run)
   local before = self:calls(method)
   local results = { run() }
-  return self:calls(method) - before, (table.unpack or unpack)(results)
+  return self:calls(method) - before, (table.unpack or unpack)(results, 1, 3)
 end
 
 function Scripted:stop()
