@@ -89,7 +89,8 @@ struct el_channel {
  *
  * gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with the type below. The first
  * three functions are those of gRPC 1.0. A later version has added the fourth function, which
- * replaces the first one unless it is NULL. */
+ * replaces the first one unless it is NULL. The type is the same in gRPC 1.51 and 1.83, with which
+ * the specs run. */
 typedef struct mutator_vtable {
   bool (*mutate_fd)(int fd, socket_mutator *mutator);
   int (*compare)(socket_mutator *a, socket_mutator *b);
