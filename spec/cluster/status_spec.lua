@@ -101,6 +101,16 @@ describe("status", function()
     wait.eventually(function() return lock:unlock() ~= nil end, 10, "etcd is back")
   end)
 
+  it("returns the state of a member that requires a token, if the others are down", function()
+    local server = clients.scripted()
+    server:answer("Status", "before", 3, "etcdserver: user name is empty", 1)
+    local client = connect {
+      endpoints = { "127.0.0.1:1", "127.0.0.1:2", server:endpoint() }, user = "a", password = "b",
+    }
+    local member = assert(client:status())[3]
+    assert.equal(version(), member.version, member.message)
+  end)
+
   it("returns the alarm NOSPACE as a problem", function()
     local small = suite.start { members = 1, args = { "--quota-backend-bytes=20000" } }
     for _ = 1, 10 do small:ctl("put", "a", ("x"):rep(10000)) end

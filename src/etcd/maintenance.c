@@ -11,7 +11,7 @@
 typedef struct status_call {
   el_auth *auth;
   el_call_request request;
-  bool has_token;
+  size_t n_repeats; /* with a token */
   int64_t sent_us;
   el_diagnosis_wait wait;   /* waits for the cause of the failure */
   el_member_status failure; /* the answer that |done| gets after |wait| */
@@ -48,6 +48,14 @@ static bool await_cause(status_call *call, const el_member_status *status) {
                                     &call->wait);
 }
 
+/* Returns whether the call is to be sent again. After the first answer it is, if the member requires
+ * a token. The member in use may have failed to give one: then another member is in use now. */
+static bool may_repeat(const status_call *call, const el_error *err) {
+  if (call->n_repeats == 0) return err->is_token_bad;
+  return err->is_retriable &&
+         call->n_repeats < el_channel_count(el_auth_channel(call->auth));
+}
+
 static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   status_call *call = arg;
   Etcd__StatusResponse *message = NULL;
@@ -64,8 +72,8 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
                    rpc_answer->from);
     }
   }
-  if (rpc_answer->err.is_token_bad && !call->has_token) {
-    call->has_token = true;
+  if (may_repeat(call, &rpc_answer->err)) {
+    call->n_repeats++;
     el_auth_call(call->auth, &call->request, on_status_answer, call);
     return;
   }
@@ -77,9 +85,9 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   free(call);
 }
 
-/* Status needs no rights (v3rpc/maintenance.go), so it is sent at once, without waiting for a
- * token. A token comes from the member in use, which may not answer. If |member| requires a token,
- * Status is sent again with one. */
+/* Before etcd 3.5.30, Status needs no rights (v3rpc/maintenance.go), so it is sent at once, without
+ * waiting for a token. A token comes from the member in use, which may not answer. If |member|
+ * requires a token, Status is sent again with one. */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);
