@@ -284,4 +284,16 @@ function M.positive_seconds(where, field, value)
   end
 end
 
+--- Returns the greatest index of `list`. The operator # may return any index that a nil follows; in
+-- Lua 5.5 it often returns the first one.
+function M.length(list)
+  local length = 0
+  for index in pairs(list) do
+    if type(index) == "number" and index > length then
+      length = index
+    end
+  end
+  return length
+end
+
 return M

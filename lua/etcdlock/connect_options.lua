@@ -46,7 +46,7 @@ end
 
 local function check_metrics_types(where, field, value)
   if type(value) == "table" then
-    for i = 1, math.max(#value, 1) do
+    for i = 1, math.max(check.length(value), 1) do
       check.string(where, field .. "[" .. i .. "]", value[i])
     end
   elseif value ~= nil and value ~= true then

@@ -192,10 +192,10 @@ local OPERATIONS = { put = 3, get = 2, delete = 2 }
 -- Raises unless `list` is a list of operations. Returns the list of the keys that it writes.
 local function check_operations(list)
   local writes = {}
-  if type(list) ~= "table" or #list == 0 then
+  if type(list) ~= "table" or check.length(list) == 0 then
     check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
   end
-  for i = 1, #list do -- ipairs would stop at a hole
+  for i = 1, check.length(list) do -- ipairs would stop at a hole
     local op = list[i]
     local length = type(op) == "table" and OPERATIONS[op[1]]
     if not length then

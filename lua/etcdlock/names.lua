@@ -57,11 +57,11 @@ function M.add_prefixes(where, prefix, names)
   if type(names) ~= "table" then
     check.raise(string.format("%s: names = %s, wanted a list of names", where, to_string(names)))
   end
-  local full_names, indexes = {}, {}
-  if #names < 1 or #names > MULTI_MAX then
-    return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX .. " names")
+  local full_names, indexes, n = {}, {}, check.length(names)
+  if n < 1 or n > MULTI_MAX then
+    return check.invalid(where, "#names", n, "1 to " .. MULTI_MAX .. " names")
   end
-  for i = 1, #names do
+  for i = 1, n do
     local field, name = string.format("names[%d]", i), names[i]
     local full_name, message, code = M.add_prefix(where, prefix, name, field)
     if not full_name then
