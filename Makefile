@@ -127,11 +127,11 @@ asan: deps ## the specs under the address, undefined and leak sanitizers
 tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
 
-bench: deps ## compare etcdlock with other clients, in ten minutes: bench/README.md
-	@sh bench/prepare.sh go python node wrk
+bench: deps ## compare etcdlock with other clients, in half an hour: bench/README.md
+	@sh bench/prepare.sh gnuplot go python node wrk
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all
-	@$(RUN_ENV) $(LUA) bench/run.lua $(ROWS)
+	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/run.lua
 
 doc: deps ## make pages, doc/reference.md and types/ from the docstrings
 	@mkdir -p build/doc

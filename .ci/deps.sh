@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages of Debian 12 or 13 that a purpose needs, if they are missing.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|perf LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|gnuplot LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
@@ -12,7 +12,7 @@
 #   fuzz              as run, and run `make fuzz`: adds clang
 #   go, python, node  run the client of that language in `make bench`
 #   wrk               run the nginx row of `make bench`
-#   perf              show the CPU time by library in `make profile`
+#   gnuplot           draw the charts of `make bench`
 set -eu
 
 LOG=build/apt.log
@@ -93,8 +93,8 @@ case $1 in
   # and conflicts with Debian's package npm.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
-  perf) wanted=linux-perf ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|perf LUA_VERSION" >&2; exit 2 ;;
+  gnuplot) wanted=gnuplot-nox ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|gnuplot LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -10,11 +10,11 @@
 #                           if unset, `make suite` measures it
 #   HISTORIES=25000         number of histories that `make sim` runs
 #   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13; forky: the next
-#   ROWS="uncontended ..."  the rows that `make bench` runs; all if unset
+#   ROWS="free ..."         the rows, or groups of rows, that `make bench` runs; all if unset
+#   ENTRANTS="go ..."       the entrants that `make bench` runs; all if unset
 #   SECONDS=60              seconds for which `make stress`, `make hostile` and each fuzz target run
 #   SEED=1                  seed of the random numbers of `make stress`, `make hostile` and
 #                           `make mutants`
-#   PARTS="late ..."        the parts that `make failover` or `make edges` runs; all if unset
 
 SPEC ?= spec
 SUITE ?= bookworm
@@ -65,8 +65,8 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report profile scale \
-  family family-short figures failover edges stress upgrade hostile run-stress rock deb-deps deb fresh-deb
+  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report \
+  stress upgrade hostile run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
@@ -158,33 +158,15 @@ run-demo-openresty:
 
 # ---- measurements ---------------------------------------------------------------
 
+QUICK := ROWS='free names owners processes_2 command' ENTRANTS='etcdlock bare go command etcdctl' \
+  ROUNDS=3 SECONDS=0.5
 bench-quick: deps ## a minute of `make bench`, to see that it works
-	@sh bench/prepare.sh go
+	@sh bench/prepare.sh gnuplot go
 	@$(MAKE) --no-print-directory all
-	@$(RUN_ENV) $(LUA) bench/run.lua quick
+	@$(RUN_ENV) $(QUICK) $(LUA) bench/run.lua
 
-bench-report: ## put the results of bench, profile and scale into the documents
+bench-report: ## put the results of the last run of all rows into the documents
 	@$(RUN_ENV) $(LUA) bench/publish.lua
-
-profile: deps all ## where the time of a lock goes, in a minute: doc/performance.md
-	@sh bench/prepare.sh go perf
-	@$(RUN_ENV) $(LUA) bench/profile.lua
-
-scale: all ## 10 and 100 times as many owners, clients and names, in two minutes
-	@$(RUN_ENV) $(LUA) bench/scale.lua
-
-family: all ## each lock mode under contention, in three minutes
-	@$(RUN_ENV) $(LUA) bench/family.lua
-
-family-short: deps all ## a few seconds of each mode
-	@$(RUN_ENV) $(LUA) bench/family.lua short
-
-figures: all nginx-module ## handoff, takeover, cost of a lock, waiting in nginx
-	@$(RUN_ENV) $(LUA) bench/figures.lua
-	@$(RUN_ENV) $(LUA) bench/nginx.lua
-
-failover: all ## what leader kills, restarts and silence of three members cost
-	@$(RUN_ENV) $(LUA) bench/failover.lua $(PARTS)
 
 stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress
@@ -204,9 +186,6 @@ run-stress:
 	@$(BUILD_ETCD)
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
 	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1) $(ETCD_DIRS)
-
-edges: all ## late writes, outages, contention, a wiped etcd, observers: eight minutes
-	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)
 
 # ---- packages -------------------------------------------------------------------
 

@@ -1,31 +1,36 @@
--- The entrants that can take part in a row of locks.
+-- The entrants: programs that do the work of a row. README.md describes what such a program reads
+-- and prints.
 --
---   label    the name in the reports
---   argv     the command line of a process of the entrant
---   env      environment variables of the process; nil: none
---   needs    the file without which the entrant cannot run; nil: it can always run
---   server   the function of servers.lua that starts its server; nil: etcd
---   work, linger, handoff_time, clients, fresh   fields of the job: see bench/peers/etcdlock.lua
+--   label   the name in the reports
+--   argv    the command line
+--   env     environment variables; nil: none
+--   needs   the file without which the entrant cannot run; nil: it can always run
+--   server  the function of servers.lua that starts its server; nil: etcd
+--   job     further fields of its job; nil: none
 
 local uv = require "luv"
 
 local LUA = uv.exepath()
 local OURS = { LUA, "bench/peers/etcdlock.lua" }
 local REDIS = { LUA, "bench/peers/redis.lua" }
+local NGINX = { LUA, "bench/peers/nginx.lua" }
+local COMMAND = { LUA, "bench/peers/command.lua" }
 local GO = { "build/bench/go" }
 
-return {
+local list = {
   etcdlock = { label = "etcdlock", argv = OURS },
-  etcdlock_put = { label = "bare put + delete, etcdlock's core", argv = OURS, work = "put" },
-  etcdlock_linger = { label = "etcdlock, lingering", argv = OURS, linger = 10 },
-  etcdlock_released = { label = "etcdlock, without linger", argv = OURS },
-  etcdlock_turns = { label = "etcdlock, in turns of a second", argv = OURS, handoff_time = 1 },
-  etcdlock_clients = { label = "etcdlock, a client for each owner", argv = OURS, clients = true },
-  etcdlock_fresh = { label = "etcdlock, a new name each time", argv = OURS, fresh = true },
-  go = { label = "Go concurrency.Mutex", argv = GO, needs = "build/bench/go" },
-  go_put = {
-    label = "bare Put + Delete, Go clientv3", argv = GO, needs = "build/bench/go", work = "put",
+  bare = { label = "bare put + delete, etcdlock's core", argv = OURS, job = { work = "put" } },
+  etcdlock_several = { label = "etcdlock, five names", argv = OURS, job = { work = "several" } },
+  etcdlock_linger = { label = "etcdlock, lingering", argv = OURS, job = { linger = 10 } },
+  turns = { label = "etcdlock, turns of a second", argv = OURS, job = { handoff_time = 1 } },
+  clients = { label = "etcdlock, a client for each owner", argv = OURS, job = { clients = true } },
+  kept = {
+    label = "etcdlock", argv = OURS, job = { clients = true, keep = true, ttl = 5, timeout = 20 },
   },
+  impatient = { label = "etcdlock, waits of 0.1 s", argv = OURS, job = { timeout = 0.1 } },
+  fresh = { label = "etcdlock, a new name each time", argv = OURS, job = { fresh = true } },
+  go = { label = "Go concurrency.Mutex", argv = GO, needs = GO[1] },
+  go_bare = { label = "bare Put + Delete, Go", argv = GO, needs = GO[1], job = { work = "put" } },
   python = {
     label = "python-etcd3 Lock",
     -- Debian's Python, because only that one finds Debian's package python3-etcd3.
@@ -33,13 +38,33 @@ return {
     needs = "/usr/lib/python3/dist-packages/etcd3",
   },
   node = {
-    label = "node etcd3 Lock",
-    argv = { "node", "bench/peers/etcd3_lock.js" },
+    label = "node etcd3 Lock", argv = { "node", "bench/peers/etcd3_lock.js" },
     env = { NODE_PATH = uv.cwd() .. "/build/bench/node/node_modules" },
     needs = "build/bench/node/node_modules/etcd3",
   },
-  redis = { label = "Redis SET NX, nothing on disk", argv = REDIS, server = "redis" },
-  redis_fsync = {
-    label = "Redis SET NX, appendfsync always", argv = REDIS, server = "redis_fsync",
+  redis = { label = "Redis SET NX, everysec", argv = REDIS, server = "redis_everysec" },
+  redis_always = { label = "Redis SET NX, always", argv = REDIS, server = "redis_always" },
+  nginx = { label = "etcdlock", argv = NGINX, job = { lock = "etcdlock" } },
+  nginx_dict = {
+    label = "shared dict, as lua-resty-lock does", argv = NGINX, job = { lock = "shared_dict" },
+  },
+  nginx_redis = {
+    label = "Redis SET NX in nginx, everysec", argv = NGINX, server = "redis_everysec",
+    job = { lock = "redis" },
+  },
+  command = {
+    label = "etcdlock run", argv = COMMAND,
+    job = { command = '"$LUA" bin/etcdlock run command/ours -- true' },
+  },
+  etcdctl = {
+    label = "etcdctl lock", argv = COMMAND,
+    job = { command = "etcdctl lock command/theirs -- true" },
   },
 }
+
+-- Programs that only etcdlock has.
+for _, name in ipairs { "held", "deadlines", "takeover" } do
+  list[name] = { label = "etcdlock", argv = { LUA, ("bench/peers/%s.lua"):format(name) } }
+end
+
+return list

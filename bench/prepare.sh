@@ -4,7 +4,7 @@
 #
 #   prepare.sh PEER...
 #
-# PEER: go, python or node (clients of etcd), wrk (load for nginx), perf (CPU time by library)
+# PEER: go, python or node (clients of etcd), wrk (load for nginx), gnuplot (charts)
 set -u
 
 OUT=build/bench
@@ -21,8 +21,8 @@ prepare_wrk() {
   deps wrk
 }
 
-prepare_perf() {
-  deps perf
+prepare_gnuplot() {
+  deps gnuplot
 }
 
 prepare_go() {

@@ -1,11 +1,85 @@
--- Turns the results of run.lua into text: for a terminal, and for bench/README.md.
+-- Turns the results of run.lua into text: for a terminal, and for the documents.
 
-local compare = require "bench.compare"
 local measure = require "bench.measure"
+local rows = require "bench.rows"
 
 local M = {}
 
 local number = measure.number
+
+-- Returns the list of |field| of all samples of |entrant|.
+local function values(entrant, field)
+  local list = {}
+  for i, sample in ipairs(entrant.samples) do list[i] = sample[field] end
+  return list
+end
+
+local function median(entrant, field)
+  return measure.spread(values(entrant, field)).median
+end
+
+-- ---- what is compared -----------------------------------------------------------------
+
+--- Returns the comparisons of the first entrant of |row| with the others and with its limits, a
+-- list of tables: `id` and `label` of the other; `ratio`, the spread of our rate divided by the
+-- other's in the same round; `rate`, the other's median; `least`, how fair the other is (see
+-- crowd.lua), nil if the row has one process; `promised`, the target of the ratio, or nil.
+function M.comparisons(row)
+  local list, ours = {}, values(row.entrants[1], "rate")
+  local function compare(id, label, rates, least)
+    list[#list + 1] = {
+      id = id, label = label, ratio = measure.ratio(ours, rates), promised = row.promised[id],
+      rate = measure.spread(rates).median, least = row.processes > 1 and least or nil,
+    }
+  end
+  for i = 2, #row.entrants do
+    local other = row.entrants[i]
+    compare(other.id, other.label, values(other, "rate"), median(other, "least"))
+  end
+  for _, limit in ipairs(row.limits) do
+    local rates = {}
+    for i in ipairs(ours) do rates[i] = tonumber((limit:match "%d+")) end
+    compare(limit, "a limit of " .. limit, rates)
+  end
+  return list
+end
+
+--- Returns the figures of the first entrant of |row|, a list of { label, spread, at_most }.
+function M.figures(row)
+  local list = {}
+  for i, figure in ipairs(row.figures) do
+    local all = {}
+    for _, sample in ipairs(row.entrants[1].samples) do
+      for _, value in ipairs(sample.figures[figure.field] or {}) do all[#all + 1] = value end
+    end
+    local label = rows.FIGURES[figure.field]
+    if figure.percent == 100 then
+      label = label .. ", the longest"
+    elseif figure.percent ~= 50 then
+      label = ("%s, %d %% of them"):format(label, figure.percent)
+    end
+    list[i] = {
+      label = label, spread = measure.spread(all, figure.percent), at_most = figure.at_most,
+    }
+  end
+  return list
+end
+
+-- Returns how often two owners of |entrant| held the same lock at once. That is the maximum,
+-- because each sample counts since the start of the processes.
+local function broken(entrant)
+  local count = 0
+  for _, sample in ipairs(entrant.samples) do count = math.max(count, sample.broken) end
+  return count
+end
+
+--- Returns whether no two owners of etcdlock held the same lock at once in any row.
+function M.is_exclusive(results)
+  for _, row in ipairs(results.rows) do
+    if broken(row.entrants[1]) > 0 then return false end
+  end
+  return true
+end
 
 -- ---- the text -----------------------------------------------------------------------
 
@@ -13,50 +87,31 @@ local function range(spread)
   return ("%s to %s"):format(number(spread.low), number(spread.high))
 end
 
-local function verdict(is_kept)
-  return is_kept and "reached" or "MISSED"
-end
-
-local function comparison_lines(row, lines)
-  for _, one in ipairs(compare.comparisons(row)) do
-    local line = ("  %-48s %6s × (%s)"):format(one.label, number(one.ratio.median),
-      range(one.ratio))
-    if one.promised then
-      line = ("%s, target %s: %s"):format(line, number(one.promised),
-        verdict(one.ratio.median >= one.promised))
-    end
-    if one.least then
-      line = ("%s; least served process: %s, ours %s"):format(line, number(one.least),
-        number(one.our_least))
-    end
-    lines[#lines + 1] = line
+--- Returns the text of |row| for a terminal.
+function M.text(row)
+  local lines, ours = {}, row.entrants[1]
+  local rate = median(ours, "rate")
+  local function add(...) lines[#lines + 1] = string.format(...) end
+  local function verdict(is_kept) return is_kept and "reached" or "MISSED" end
+  if rate > 0 then
+    add("  %s: %s per second, so many times as fast as", ours.label, number(rate))
   end
-end
-
-local function figure_lines(row, lines)
-  for _, one in ipairs(compare.figures(row)) do
-    local line = ("  %-48s %6s   (%s)"):format(one.label, number(one.spread.median),
-      range(one.spread))
-    if one.at_most then
-      line = ("%s, target at most %s: %s"):format(line, number(one.at_most),
-        verdict(one.spread.median <= one.at_most))
-    end
-    lines[#lines + 1] = line
+  for _, one in ipairs(M.comparisons(row)) do
+    add("  %-40s %7s × (%s); %s per second%s%s", one.label, number(one.ratio.median),
+      range(one.ratio), number(one.rate),
+      one.promised and ("; target %s: %s"):format(number(one.promised),
+        verdict(one.ratio.median >= one.promised)) or "",
+      one.least and ("; least served process: %s, ours %s"):format(number(one.least),
+        number(median(ours, "least"))) or "")
   end
-end
-
---- Returns the text for a terminal.
-function M.text(results)
-  local lines = { "", "etcdlock is so many times as fast as (lowest to highest round):" }
-  for _, row in ipairs(results.rows) do
-    lines[#lines + 1] = "\n" .. row.title
-    comparison_lines(row, lines)
-    figure_lines(row, lines)
-    for _, entrant in ipairs(row.entrants) do
-      if compare.broken(entrant) > 0 then
-        lines[#lines + 1] = ("  %s: TWO HELD IT AT ONCE, %d times"):format(entrant.label,
-          compare.broken(entrant))
-      end
+  for _, one in ipairs(M.figures(row)) do
+    add("  %s: %s (%s)%s", one.label, number(one.spread.median), range(one.spread),
+      one.at_most and ("; target at most %s: %s"):format(number(one.at_most),
+        verdict(one.spread.median <= one.at_most)) or "")
+  end
+  for _, entrant in ipairs(row.entrants) do
+    if broken(entrant) > 0 then
+      add("  %s: TWO HELD IT AT ONCE, %d times", entrant.label, broken(entrant))
     end
   end
   return table.concat(lines, "\n") .. "\n"
@@ -64,8 +119,31 @@ end
 
 -- ---- markdown -----------------------------------------------------------------------
 
-local function append_row(lines, ...)
-  lines[#lines + 1] = "| " .. table.concat({ ... }, " | ") .. " |"
+local function row_of(...)
+  return "| " .. table.concat({ ... }, " | ") .. " |"
+end
+
+-- Appends a table of the rates, with a line for each entrant and a column for each row.
+local function append_rates(lines, list)
+  local head, rule, order, cells = { "holds per second" }, { "---" }, {}, {}
+  for _, row in ipairs(list) do
+    head[#head + 1], rule[#rule + 1] = row.title, "--:"
+    for _, entrant in ipairs(row.entrants) do
+      local label = entrant.label
+      if not cells[label] then
+        order[#order + 1], cells[label] = label, {}
+      end
+      cells[label][#head] = ("%s%s"):format(number(median(entrant, "rate")),
+        row.processes > 1 and (" (%s)"):format(number(median(entrant, "least"))) or "")
+    end
+  end
+  lines[#lines + 1], lines[#lines + 2] = row_of((table.unpack or unpack)(head)),
+    row_of((table.unpack or unpack)(rule))
+  for _, label in ipairs(order) do
+    local line = { label }
+    for i = 2, #head do line[i] = cells[label][i] or "" end
+    lines[#lines + 1] = row_of((table.unpack or unpack)(line))
+  end
 end
 
 -- Returns the cell of a target: `sign` is "≥" or "≤".
@@ -73,46 +151,84 @@ local function target(sign, value, is_reached)
   return ("%s %s, %s"):format(sign, number(value), is_reached and "reached" or "**missed**")
 end
 
-local function append_comparisons(lines, row)
-  for i, one in ipairs(compare.comparisons(row)) do
-    append_row(lines, i == 1 and row.title or "", one.label,
-      ("**%s**"):format(number(one.ratio.median)), range(one.ratio),
-      one.promised and target("≥", one.promised, one.ratio.median >= one.promised) or "",
-      one.least and ("%s, ours %s"):format(number(one.least), number(one.our_least)) or "")
+local function append_targets(lines, list)
+  for _, row in ipairs(list) do
+    for _, one in ipairs(M.comparisons(row)) do
+      if one.promised then
+        lines[#lines + 1] = row_of(row.title, "times as fast as " .. one.label,
+          ("**%s**"):format(number(one.ratio.median)), range(one.ratio),
+          target("≥", one.promised, one.ratio.median >= one.promised))
+      end
+    end
+    for _, one in ipairs(M.figures(row)) do
+      lines[#lines + 1] = row_of(row.title, one.label, ("**%s**"):format(number(one.spread.median)),
+        range(one.spread),
+        one.at_most and target("≤", one.at_most, one.spread.median <= one.at_most) or "")
+    end
   end
 end
 
-local function append_figures(lines, row)
-  for i, one in ipairs(compare.figures(row)) do
-    append_row(lines, i == 1 and row.title or "", one.label,
-      ("**%s**"):format(number(one.spread.median)), range(one.spread),
-      one.at_most and target("≤", one.at_most, one.spread.median <= one.at_most) or "")
+-- Returns the versions of all entrants of |results|, sorted, each once.
+local function versions(results)
+  local seen, list = {}, {}
+  for _, row in ipairs(results.rows) do
+    for _, entrant in ipairs(row.entrants) do
+      if entrant.version and not seen[entrant.version] then
+        seen[entrant.version] = true
+        list[#list + 1] = entrant.version
+      end
+    end
   end
+  table.sort(list)
+  return table.concat(list, ", ")
 end
 
---- Returns the text for bench/README.md: a table of all comparisons, a table of the figures of
--- etcdlock alone, and links to the charts.
+-- Returns the rows of |results| that |is_wanted|(row).
+local function select_rows(results, is_wanted)
+  local list = {}
+  for _, row in ipairs(results.rows) do
+    if is_wanted(row) then list[#list + 1] = row end
+  end
+  return list
+end
+
+--- Returns the text for bench/README.md: the rates of all entrants, and the targets.
 function M.markdown(results)
   local about, lines = results.about, {}
-  lines[1] = "![Speed of etcdlock and of Go's clientv3](charts/beside_go.svg)\n"
-  lines[2] = ("Medians of %d rounds of %g s (some rows: more and shorter rounds). etcdlock %s"
-    .. " on %s, %d cores, etcd %s, %s.\n"):format(about.rounds, about.seconds,
-    about.etcdlock, about.date, about.cores, about.etcd, about.lua)
-  append_row(lines, "work", "compared with", "times as fast", "in the rounds", "target",
-    "least served process")
-  append_row(lines, "---", "---", "--:", "--:", "--:", "--:")
-  for _, row in ipairs(results.rows) do append_comparisons(lines, row) end
-  lines[#lines + 1] = ""
-  append_row(lines, "etcdlock alone", "", "median", "in the rounds", "target")
-  append_row(lines, "---", "---", "--:", "--:", "--:")
-  for _, row in ipairs(results.rows) do append_figures(lines, row) end
+  lines[1] = "![Rates of etcdlock and of Go's client](charts/beside_go.svg)\n"
+  lines[2] = ("etcdlock %s on %s: %d cores, %s, %s.\n"):format(about.etcdlock, about.date,
+    about.cores, about.lua, versions(results))
+  append_rates(lines, select_rows(results, function(row)
+    return row.group == "main" and row.entrants[2]
+  end))
+  lines[#lines + 1] = "\nTargets and figures of etcdlock:\n"
+  lines[#lines + 1] = row_of("work", "", "median", "in the rounds", "target")
+  lines[#lines + 1] = row_of("---", "---", "--:", "--:", "--:")
+  append_targets(lines, results.rows)
   for _, excuse in ipairs(results.excuses) do
     lines[#lines + 1] = ("\nNot in this run: %s (%s): %s."):format(excuse.who, excuse.row,
       excuse.why)
   end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- Returns a table of what a hold costs. It has a line for each entrant in the set |wanted| (nil:
+-- all) of the rows in |ids|, a set of rows and groups.
+function M.costs(results, ids, wanted)
+  local lines = {
+    row_of("work", "client", "holds/s", "requests per hold", "CPU time of etcd per hold, µs",
+      "CPU time of the client per hold, µs", "more memory, MB"),
+    row_of("---", "---", "--:", "--:", "--:", "--:", "--:"),
+  }
   for _, row in ipairs(results.rows) do
-    if row.entrants[2] then
-      lines[#lines + 1] = ("\n![%s](charts/%s.svg)"):format(row.title, row.id)
+    for _, entrant in ipairs((ids[row.id] or ids[row.group]) and row.entrants or {}) do
+      if not wanted or wanted[entrant.id] then
+        local cells = { row.title, entrant.label }
+        for i, field in ipairs { "rate", "asked", "server_us", "client_us", "memory" } do
+          cells[2 + i] = number(median(entrant, field))
+        end
+        lines[#lines + 1] = row_of((table.unpack or unpack)(cells))
+      end
     end
   end
   return table.concat(lines, "\n") .. "\n"

@@ -1,149 +1,126 @@
--- The rows of the benchmark, in the order in which the reports show them. The first entrant of a
--- row is etcdlock. The others are compared with it.
+-- The rows of the benchmark, in the order of the reports:
+-- row(ID, TITLE, { PROCESSES, OWNERS, NAMES }, ENTRANTS, MORE). OWNERS and NAMES are their numbers
+-- in each process.
 --
---   id        the name of the row on the command line, and of its chart
---   title     the name of the row in the reports
---   short     the name of the row in the chart that compares etcdlock with Go
---   race      the file below races/ that runs the row
---   work      for the race `locks`: `processes`, their number; `owners` and `names`, their numbers
---             in each process; `hold`, seconds of each hold
---   entrants  ids: keys of entrants.lua, or of LABELS in the race
---   quick     the entrants in `make bench-quick`; nil: `make bench-quick` omits the row
---   holds     number of holds of each owner in a round; nil: a round is a window of time
---   rounds    number of rounds; nil: the default of run.lua
---   seconds   length of the window of a round; nil: the default of run.lua
---   limits    a list of fixed rates with which etcdlock is compared
---   promised  id of an entrant or a limit -> the target: the least value of the rate of etcdlock,
---             divided by the rate of that entrant or limit
---   figures   figures of the samples of etcdlock alone: the field of the sample, its label, and
---             `at_most`, the target, if there is one
+-- ENTRANTS are words: ids of entrants.lua, or rates such as 20/s. The others are compared with the
+-- first, etcdlock. go>=2: the target is at least two times the rate of the entrant go.
+--
+-- MORE:
+--   group    a name for several rows on the command line (main)
+--   rounds   number of rounds (5)
+--   seconds  length of the window of a round (2)
+--   holds    number of holds of each owner in a round, in place of a window of time
+--   hold     seconds of each hold (0)
+--   items    number of items that the owners sell, one in each hold
+--   fault    the function of faults.lua that disturbs each window; etcd then has three members
+--   figures  words: FIELD is the median of a field of the answers of etcdlock, FIELD:99 its 99th
+--            percentile; FIELD<=3 has the target 3. FIGURES has the label of each field
 
-return {
-  {
-    id = "uncontended",
-    title = "lock + unlock of a free lock, one at a time",
-    short = "free lock",
-    race = "locks",
-    work = { processes = 1, owners = 1, names = 1 },
-    entrants = {
-      "etcdlock", "etcdlock_put", "go", "go_put", "python", "node", "redis", "redis_fsync",
-    },
-    quick = { "etcdlock", "etcdlock_put", "go" },
-    promised = { etcdlock_put = 0.95, go = 1 },
-    -- More rounds than the default, because the speed of the disk varies more than the entrants
-    -- differ.
-    rounds = 15,
-    seconds = 0.7,
-  },
-  {
-    id = "names",
-    title = "64 names at once in one process",
-    short = "64 names at once",
-    race = "locks",
-    work = { processes = 1, owners = 64, names = 64 },
-    entrants = { "etcdlock", "etcdlock_put", "go", "redis", "redis_fsync" },
-    quick = { "etcdlock", "etcdlock_put", "go" },
-    promised = { etcdlock_put = 0.9, go = 2 },
-  },
-  {
-    id = "owners",
-    title = "100 owners in one process, one name",
-    short = "100 owners, one name",
-    race = "locks",
-    work = { processes = 1, owners = 100, names = 1 },
-    entrants = { "etcdlock", "go", "redis" },
-    quick = { "etcdlock", "go" },
-    promised = { go = 20 },
-  },
-  {
-    id = "processes_2",
-    title = "2 processes, one name",
-    short = "2 processes, one name",
-    race = "locks",
-    work = { processes = 2, owners = 1, names = 1 },
-    entrants = { "etcdlock", "go", "python", "node", "redis" },
-    quick = { "etcdlock", "go" },
-    promised = { go = 5 },
-    -- More rounds than the default, because the rate of Go depends on the phase of a timer of etcd
-    -- (100 ms) at the time when the watch of Go begins.
-    rounds = 15,
-    seconds = 0.7,
-  },
-  {
-    id = "processes_16",
-    title = "16 processes, one name",
-    short = "16 processes, one name",
-    race = "locks",
-    work = { processes = 16, owners = 1, names = 1 },
-    entrants = { "etcdlock", "go", "redis" },
-    promised = { go = 2 },
-  },
-  {
-    id = "holds",
-    title = "1,000 holds of 50 ms under one lock: 20 processes, 50 owners each, once",
-    short = "1,000 holds of 50 ms",
-    race = "locks",
-    work = { processes = 20, owners = 50, names = 1, hold = 0.05 },
-    holds = 1,
-    entrants = { "etcdlock", "go" },
-    limits = { { id = "limit", label = "20/s, more is not possible", rate = 20 } },
-    promised = { limit = 0.98 },
-  },
-  {
-    id = "retake",
-    title = "taking a lingering lock again",
-    short = "lingering lock",
-    race = "locks",
-    work = { processes = 1, owners = 1, names = 1 },
-    entrants = { "etcdlock_linger", "etcdlock_released", "go" },
-    limits = { { id = "limit", label = "50,000/s", rate = 50000 } },
-    promised = { limit = 1 },
-    figures = {
-      { field = "requests", label = "requests about the lock, each", at_most = 0 },
-    },
-  },
-  {
-    id = "nginx",
-    title = "one hot name in one nginx worker, 50 connections at once",
-    short = "one name in nginx",
-    race = "nginx",
-    entrants = { "etcdlock", "shared_dict", "redis" },
-    limits = { { id = "limit", label = "10,000 requests/s", rate = 10000 } },
-    promised = { limit = 1 },
-    figures = {
-      { field = "tail", label = "p99 of a request beside its median, as wrk has it", at_most = 3 },
-    },
-  },
-  {
-    id = "sale",
-    title = "make demo-openresty: its 500 requests with the lock",
-    short = "the demo in nginx",
-    race = "sale",
-    entrants = { "etcdlock", "without" },
-    promised = { without = 1 / 3 },
-  },
-  {
-    id = "command",
-    title = "a command under a free lock, one at a time",
-    race = "command",
-    entrants = { "etcdlock", "etcdctl" },
-    quick = { "etcdlock", "etcdctl" },
-    figures = {
-      { field = "more_ms", label = "ms more than `etcdctl lock` needs", at_most = 60 },
-    },
-  },
-  {
-    id = "held",
-    title = "10,000 locks held by one client",
-    race = "held",
-    seconds = 4,
-    entrants = { "etcdlock" },
-    figures = {
-      { field = "core_bytes", label = "bytes of the core's structs, each", at_most = 1024 },
-      { field = "bytes", label = "bytes of the process's memory, each" },
-      { field = "lua_bytes", label = "bytes of them on Lua's heap" },
-      { field = "cpu_percent", label = "% of a core while idle", at_most = 1 },
-      { field = "requests", label = "requests to etcd per second while idle" },
-    },
-  },
+local M = { list = {} }
+
+M.FIGURES = {
+  bytes = "bytes of the process's memory for each lock",
+  core_bytes = "bytes of the core's structs for each lock",
+  cpu_percent = "% of a core while idle",
+  failed = "calls of `lock` in a window that fail with another code than `timeout`",
+  handoff = "ms from `unlock` in one process to the return of `lock` in the other",
+  late = "ms after its limit at which a call returns",
+  lost = "locks lost that were held all the time, TTL 5 s",
+  lua_bytes = "bytes on Lua's heap for each lock",
+  requests = "requests about locks for each hold",
+  rpcs = "requests to etcd per second while idle",
+  stall = "s: longest wait of each client for a free lock in a window",
+  tail = "p99 of a request beside its median, as wrk has it",
+  takeover = "s from the kill of the holder, TTL 2 s, to the next grant",
 }
+
+-- Returns the words of |text|, each as { word, target or nil }. |sign|: ">=" or "<=".
+local function targets_of(text, sign)
+  local list = {}
+  for word in text:gmatch "%S+" do
+    local name, target = word:match("^(.-)" .. sign .. "(.+)$")
+    list[#list + 1] = { name or word, tonumber(target) }
+  end
+  return list
+end
+
+local function row(id, title, work, entrants, more)
+  local it = { id = id, title = title, processes = work[1], owners = work[2], names = work[3] }
+  for field, value in pairs(more or {}) do it[field] = value end
+  local figures = targets_of(it.figures or "", "<=")
+  it.group, it.entrants, it.limits = it.group or "main", {}, {}
+  it.promised, it.figures = {}, {}
+  for _, word in ipairs(targets_of(entrants, ">=")) do
+    it.promised[word[1]] = word[2]
+    table.insert(word[1]:find "/s$" and it.limits or it.entrants, word[1])
+  end
+  for i, word in ipairs(figures) do
+    local field, percent = word[1]:match "^([^:]+):?(%d*)$"
+    it.figures[i] = { field = field, percent = tonumber(percent) or 50, at_most = word[2] }
+  end
+  M.list[#M.list + 1] = it
+end
+
+-- More and shorter rounds than the default: the speed of the disk varies more than the entrants
+-- differ, and the rate of Go's clients depends on the phase of a timer of etcd (100 ms).
+local SHORT = { rounds = 15, seconds = 0.7 }
+
+row("free", "a free lock, one at a time", { 1, 1, 1 },
+  "etcdlock bare>=0.95 go>=1 go_bare python node redis redis_always", SHORT)
+row("names", "64 names at once in one process", { 1, 64, 64 },
+  "etcdlock bare>=0.9 go>=2 redis redis_always")
+row("owners", "100 owners of one process, one name", { 1, 100, 1 },
+  "etcdlock go>=20 redis redis_always")
+row("processes_2", "2 processes, one name", { 2, 1, 1 },
+  "etcdlock go>=5 python node redis redis_always",
+  { rounds = 15, seconds = 0.7, figures = "handoff<=3 handoff:99<=15" })
+row("processes_16", "16 processes, one name", { 16, 1, 1 }, "etcdlock go>=2 redis redis_always")
+row("holds", "1,000 owners in 20 processes, one hold of 50 ms each", { 20, 50, 1 },
+  "etcdlock go redis redis_always 20/s>=0.98", { holds = 1, hold = 0.05, rounds = 1 })
+row("sale", "300 items, 500 requests at once on 2 services", { 2, 250, 1 },
+  "etcdlock go redis redis_always", { holds = 1, items = 300, rounds = 3 })
+row("several", "five names in one call", { 1, 1, 1 }, "etcdlock_several etcdlock>=0.77", SHORT)
+row("retake", "taking a lingering lock again", { 1, 1, 1 },
+  "etcdlock_linger etcdlock go 50000/s>=1", { figures = "requests<=0" })
+row("nginx", "one name in one nginx worker, 50 connections", { 1, 1, 1 },
+  "nginx nginx_dict nginx_redis 10000/s>=1", { figures = "tail<=3" })
+row("impatient", "20 owners of one process, one name, holds of 20 ms", { 1, 20, 1 }, "impatient",
+  { hold = 0.02, figures = "failed" })
+row("command", "a command under a free lock, one at a time", { 1, 1, 1 }, "command etcdctl")
+row("held", "10,000 locks held by one client", { 1, 1, 1 }, "held",
+  { seconds = 4, figures = "core_bytes<=1024 bytes lua_bytes cpu_percent<=1 rpcs" })
+
+row("leader_killed", "8 clients while the leader is killed", { 1, 8, 8 }, "kept",
+  { group = "faults", fault = "kill", rounds = 10, seconds = 7,
+    figures = "stall:95<=2.5 lost:100<=0 failed:100<=0" })
+row("leader_silent", "8 clients while the leader stands still for 4 s", { 1, 8, 8 }, "kept",
+  { group = "faults", fault = "stop", rounds = 3, seconds = 7,
+    figures = "stall:95<=2.5 lost:100<=0 failed:100<=0" })
+row("restarts", "8 clients while each member is restarted", { 1, 8, 8 }, "kept",
+  { group = "faults", fault = "restart", rounds = 2, seconds = 15,
+    figures = "stall:95<=2.5 lost:100<=0 failed:100<=0" })
+row("deadlines", "calls while all members stand still", { 1, 1, 1 }, "deadlines",
+  { group = "faults", fault = "stop_all", rounds = 3, seconds = 12, figures = "late:100<=250" })
+row("takeover", "10 holders are killed", { 1, 10, 10 }, "takeover",
+  { group = "faults", rounds = 2, figures = "takeover takeover:100<=3" })
+
+for _, count in ipairs { 100, 1000, 10000 } do
+  row("owners_" .. count, ("%d owners of one process, one name"):format(count),
+    { 1, count, 1 }, "etcdlock", { group = "scale", holds = 10000 / count, rounds = 1 })
+end
+for _, count in ipairs { 100, 1000, 10000 } do
+  row("spread_" .. count, ("%d owners in 20 processes, one name"):format(count),
+    { 20, count / 20, 1 }, "etcdlock", { group = "scale", holds = 10000 / count, rounds = 1 })
+end
+for _, count in ipairs { 20, 100, 1000 } do
+  row("clients_" .. count, ("%d clients in 20 processes, one name, a key each"):format(count),
+    { 20, count / 20, 1 }, "clients", { group = "scale", holds = 5000 / count, rounds = 1 })
+end
+row("turns_1000", "1,000 owners in 20 processes, holds of 50 ms, handoff_time = 1", { 20, 50, 1 },
+  "turns", { group = "scale", hold = 0.05, holds = 1, rounds = 1 })
+for _, count in ipairs { 1, 64, 1000 } do
+  row("fresh_" .. count, ("%d names at a time, each used once"):format(count),
+    { 1, count, count }, "fresh", { group = "scale", seconds = 5, rounds = 1 })
+end
+
+return M

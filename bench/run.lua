@@ -1,151 +1,206 @@
--- Compares etcdlock with other clients and locks. In each row, all entrants do the same work, in
--- turns.
+-- Runs the rows of rows.lua. In each row, all entrants do the same work, in turns.
 --
---   make bench [ROWS="uncontended nginx"]     all rows, or the named rows
---   make bench-quick                          a few rows in a minute, to test the benchmark itself
+--   make bench [ROWS="free nginx"] [ENTRANTS="etcdlock go"]
 --
--- Writes the results to bench/out/.
+-- ROWS are rows or groups of rows, ENTRANTS limits the entrants; unset, it runs all. ROUNDS and
+-- SECONDS replace the rounds and windows of the rows; there are no targets then. The results are in
+-- bench/out/all/ after a run of all rows, otherwise in bench/out/some/.
 
+local Crowd = require "bench.crowd"
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
+local charts = require "bench.charts"
 local json = require "dkjson"
-local compare = require "bench.compare"
-local draw = require "bench.draw"
+local entrants = require "bench.entrants"
 local etcdlock = require "etcdlock"
+local faults = require "bench.faults"
 local proc = require "spec.support.programs.proc"
-local program = require "bench.program"
 local report = require "bench.report"
 local rows = require "bench.rows"
+local servers = require "bench.servers"
+local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
 local write_file = require "bench.write_file"
 
-local FULL = { rounds = 5, seconds = 2 }
-local QUICK = { rounds = 3, seconds = 0.5, is_quick = true }
+local ROUNDS, SECONDS = tonumber(os.getenv "ROUNDS"), tonumber(os.getenv "SECONDS")
+local WARM_UP = { seconds = 1 }
 
-local function say(...)
-  print(string.format(...))
-  io.stdout:flush()
+local M = {}
+
+-- Returns the set of the words in the environment variable |name|; nil if it is unset or empty.
+local function words(name)
+  local set
+  for word in (os.getenv(name) or ""):gmatch "%S+" do
+    set = set or {}
+    set[word] = true
+  end
+  return set
 end
 
 -- ---- one row ----------------------------------------------------------------------
 
--- Runs all rounds of a |race| that was started. Returns a table from id to the list of samples.
-local function run_rounds(race, row, mode)
-  local rounds, command = mode.rounds, { seconds = mode.seconds }
-  if not mode.is_quick then
-    rounds, command.seconds = row.rounds or rounds, row.seconds or command.seconds
+local Race = {}
+Race.__index = Race
+
+-- Starts the entrants |ids| of |row|. Fields: `ids`, those that take part; by id, `crowds` and
+-- `samples`. Calls excuse(label, why) for each that cannot start, and later for each that fails.
+function M.race(row, ids, excuse)
+  local self = setmetatable({ row = row, ids = {}, crowds = {}, samples = {}, servers = {} }, Race)
+  self.excuse = excuse
+  for _, id in ipairs(ids) do
+    local entrant = entrants[id]
+    local kind = row.fault and "cluster" or entrant.server or "etcd"
+    local server, why = self.servers[kind], nil
+    if not server then
+      server, why = servers[kind]()
+      self.servers[kind] = server
+    end
+    local crowd
+    if server then crowd, why = Crowd.start(entrant, row, server) end
+    if crowd then
+      self.ids[#self.ids + 1] = id
+      self.crowds[id], self.samples[id] = crowd, {}
+    else
+      excuse(entrant.label, why)
+    end
   end
-  if row.holds then rounds, command = 1, { holds = row.holds } end
-  local ours, samples = race.ids[1], {}
-  for _, id in ipairs(race.ids) do samples[id] = {} end
-  for number = 1, rounds do
-    for id, sample in pairs(race:round(number, command)) do samples[id][number] = sample end
-    assert(race.ids[1] == ours, "ours could not go on")
-  end
-  return samples
+  return self
 end
 
--- Returns the result of |row|: its description, and the samples of all entrants that took part. In
--- quick mode it has no targets, because the windows are too short to judge them.
-local function result_of(row, mode, race, samples)
-  local result = {
-    id = row.id, title = row.title, short = row.short,
-    processes = row.work and row.work.processes or 1,
-    promised = not mode.is_quick and row.promised or {},
-    limits = row.limits or {}, figures = row.figures or {}, entrants = {},
-  }
+-- Stops entrant |id|, which has failed. The other entrants go on.
+local function dismiss(self, id, why)
+  self.excuse(entrants[id].label, why)
+  self.crowds[id]:stop()
+  self.crowds[id] = nil
+  for i = #self.ids, 1, -1 do
+    if self.ids[i] == id then table.remove(self.ids, i) end
+  end
+end
+
+-- Runs one window of each entrant. In each round another entrant is first. The round 0 only warms
+-- up.
+function Race:round(number, command)
+  local fault, order = number > 0 and faults[self.row.fault], {}
+  for i = 1, #self.ids do order[i] = self.ids[(number + i) % #self.ids + 1] end
+  for _, id in ipairs(order) do
+    local sample, why = self.crowds[id]:window(command, fault and function()
+      fault(self.servers.cluster.etcd)
+    end)
+    if not sample then
+      dismiss(self, id, why)
+    elseif number > 0 then
+      self.samples[id][number] = sample
+    end
+  end
+end
+
+function Race:stop()
+  for _, crowd in pairs(self.crowds) do crowd:stop() end
+  for _, server in pairs(self.servers) do server.stop() end
+end
+
+-- Runs |row| with the entrants in the set |wanted| (nil: all). Returns its result: the row, with
+-- the samples of the entrants that took part, and their versions.
+local function run_row(row, wanted, excuse)
+  local ids = {}
+  for _, id in ipairs(row.entrants) do
+    if not wanted or wanted[id] then ids[#ids + 1] = id end
+  end
+  local race = M.race(row, ids, excuse)
+  if not row.holds and not row.fault then race:round(0, WARM_UP) end
+  local command = { seconds = SECONDS or row.seconds or 2 }
+  if row.holds then command = { holds = row.holds } end
+  for number = 1, ROUNDS and math.min(ROUNDS, row.rounds or 5) or row.rounds or 5 do
+    race:round(number, command)
+    assert(race.ids[1] == ids[1], "the first entrant could not go on")
+  end
+  local result = {}
+  for field, value in pairs(row) do result[field] = value end
+  result.entrants, result.promised = {}, ROUNDS and {} or row.promised
   for i, id in ipairs(race.ids) do
-    result.entrants[i] = { id = id, label = race.labels[id], samples = samples[id] }
+    local crowd = race.crowds[id]
+    result.entrants[i] = {
+      id = id, label = entrants[id].label, version = crowd.version or crowd.server.version,
+      samples = race.samples[id],
+    }
   end
-  return result
-end
-
--- Runs |row| and returns its result. Calls excuse(who, why) for each entrant that cannot take part,
--- or that fails during a round.
-local function run_row(row, mode, excuse)
-  local ids = mode.is_quick and row.quick or row.entrants
-  local race = require("bench.races." .. row.race).start(row, ids, excuse)
-  assert(race.ids[1] == ids[1], "ours could not take part")
-  local result = result_of(row, mode, race, run_rounds(race, row, mode))
   race:stop()
   return result
 end
 
 -- ---- all of them ------------------------------------------------------------------
 
--- Returns the rows named in |ids|; if |ids| is empty, all rows, or in quick mode those that have
--- the field `quick`. If a name is unknown, prints a message and exits with 2.
-local function wanted_rows(mode, ids)
-  local wanted, list, known = {}, {}, {}
-  for _, id in ipairs(ids) do wanted[id] = true end
-  for _, row in ipairs(rows) do
-    known[#known + 1] = row.id
-    local is_wanted = wanted[row.id] or not ids[1] and (row.quick or not mode.is_quick)
-    if is_wanted then list[#list + 1] = row end
-    wanted[row.id] = nil
+-- Returns the rows in the set |wanted|; nil: all. If a name is unknown, exits with 2.
+local function wanted_rows(wanted)
+  local list, known = {}, {}
+  for _, row in ipairs(rows.list) do
+    if not wanted or wanted[row.id] or wanted[row.group] then list[#list + 1] = row end
+    known[row.id], known[row.group] = true, true
   end
-  local unknown = next(wanted)
-  if unknown then
-    io.stderr:write(("There is no row %s, only: %s\n"):format(unknown, table.concat(known, " ")))
-    os.exit(2)
+  for name in pairs(wanted or {}) do
+    if not known[name] then
+      io.stderr:write(("There is no row %s: see bench/rows.lua\n"):format(name))
+      os.exit(2)
+    end
   end
   return list
 end
 
-local function about(mode)
+local function about()
   return {
-    date = os.date "!%Y-%m-%d", etcdlock = etcdlock._VERSION,
-    rounds = mode.rounds, seconds = mode.seconds, cores = #uv.cpu_info(),
+    date = os.date "!%Y-%m-%d", etcdlock = etcdlock._VERSION, cores = #uv.cpu_info(),
     etcd = proc.run({ "etcd", "--version" }):match "etcd Version: (%S+)",
     lua = jit and jit.version or _VERSION,
   }
 end
 
--- Runs |row| and returns its result. If the row fails, returns nil and the reason. Processes that a
--- failed row leaves behind end with this program.
-local function attempt(row, mode, excuse)
-  local ok, result = xpcall(run_row, debug.traceback, row, mode, excuse)
-  if ok then return result end
-  if result:find "interrupted!" then error(result, 0) end -- the interpreter raises it on Ctrl-C
-  excuse("anybody", result)
-  return nil, result
-end
-
-local function run(mode, list)
-  local results = { about = about(mode), rows = {}, excuses = {}, failures = 0 }
+-- Runs the rows |list|. Processes that a failed row leaves behind end with this program.
+local function run(list, wanted)
+  local results = { about = about(), rows = {}, excuses = {}, failures = 0 }
   for _, row in ipairs(list) do
-    say("  %s ...", row.title)
+    print(("%s (%s) ..."):format(row.title, row.id))
     local function excuse(who, why)
       table.insert(results.excuses, { row = row.title, who = who, why = why:match "[^\n]*" })
-      say("    without %s: %s", who, why)
+      print(("  without %s: %s"):format(who, why))
     end
-    local result, failure = attempt(row, mode, excuse)
-    results.rows[#results.rows + 1] = result
-    if failure then results.failures = results.failures + 1 end
+    local ok, result = xpcall(run_row, debug.traceback, row, wanted, excuse)
+    if ok then
+      results.rows[#results.rows + 1] = result
+      print(report.text(result))
+    else
+      if result:find "interrupted!" then error(result, 0) end -- from the interpreter, on Ctrl-C
+      excuse("anybody", result)
+      results.failures = results.failures + 1
+    end
   end
   return results
 end
 
--- Writes the results and the charts to |directory|, and prints the results as text.
-local function tell(results, directory)
+-- Returns true if all rows ran, and etcdlock never let two owners hold the same lock.
+local function main()
+  io.stdout:setvbuf "line"
+  uv.os_setenv("TMPDIR", "/var/tmp") -- /tmp may be in memory, and the servers must write to a disk
+  local wanted = words "ROWS"
+  local results = run(wanted_rows(wanted), words "ENTRANTS")
+  local directory = "bench/out/" .. (wanted and "some" or "all")
   proc.run { "mkdir", "-p", directory }
   write_file(directory .. "/results.json", json.encode(results))
-  draw(results, function(name, svg)
-    write_file(("%s/%s.svg"):format(directory, name), svg)
-  end)
-  print(report.text(results))
-  print("The numbers behind it, and charts: " .. directory)
+  charts(results, directory)
+  print("The samples and the charts are in " .. directory)
+  return results.failures == 0 and report.is_exclusive(results)
 end
 
--- Returns whether all rows ran, and etcdlock never let two owners hold the same lock.
-local function main()
-  local mode, ids = FULL, arg
-  if arg[1] == "quick" then mode, ids = QUICK, {} end
-  local list = wanted_rows(mode, ids)
-  say("etcdlock and its peers take turns, %d rounds of %g s each", mode.rounds, mode.seconds)
-  local results = run(mode, list)
-  tell(results, "bench/out/" .. (mode.is_quick and "quick" or ids[1] and "some" or "all"))
-  return results.failures == 0 and compare.is_exclusive(results)
+-- Runs the benchmark, stops all that it has started, and ends the program.
+function M.program()
+  local ok, result = xpcall(main, debug.traceback)
+  Nginx.stop_all()
+  Etcd.stop_all()
+  temporary.remove_all()
+  proc.shut_down()
+  if not ok then io.stderr:write(tostring(result), "\n") end
+  os.exit(ok and result ~= false and 0 or 1)
 end
 
--- The servers must write to a disk, but /tmp may be in memory.
-uv.os_setenv("TMPDIR", "/var/tmp")
-program(main)
+if arg and arg[0]:find "bench/run.lua$" then M.program() end
+
+return M

@@ -1,6 +1,9 @@
--- The servers of the benchmark. Each is private to a row and listens on a free port.
+-- The servers of the benchmark. Each is private to a row, listens on a free port, and has its data
+-- on the disk. Fields of a server: `endpoint`, `version`, pids(), stop(). Those of an etcd also:
+-- `etcd`; of one member requests(), the number of requests that it was sent.
 
 local Etcd = require "spec.support.servers.etcd"
+local metric = require "spec.support.servers.metric"
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local temporary = require "spec.support.harness.temporary"
@@ -9,44 +12,59 @@ local wait = require "spec.support.harness.wait"
 local M = {}
 
 --- Starts an etcd as in production: with fsync, and with etcd's default heartbeat interval and
--- election timeout. The specs run without fsync and with shorter periods, to save time.
-function M.etcd()
-  return Etcd.start {
+-- election timeout. The specs run without fsync and with shorter periods, to save time. If there
+-- are several |members| (nil: one), they have no fsync, because they share one disk here.
+function M.etcd(members)
+  local etcd = Etcd.start {
+    members = members,
     args = {
-      "--unsafe-no-fsync=false", "--heartbeat-interval", "100", "--election-timeout", "1000",
+      "--heartbeat-interval", "100", "--election-timeout", "1000",
+      not members and "--unsafe-no-fsync=false" or nil,
     },
   }
+  return {
+    etcd = etcd,
+    endpoint = members and etcd:endpoints() or etcd:endpoint(),
+    version = "etcd " .. proc.run({ "etcd", "--version" }):match "etcd Version: (%S+)",
+    pids = function()
+      local pids = {}
+      for i in ipairs(etcd.members) do pids[i] = etcd:pid(i) end
+      return pids
+    end,
+    requests = not members and function() return metric(etcd, "grpc_server_started_total") end,
+    stop = function() etcd:stop() end,
+  }
 end
 
-local Redis = {}
-Redis.__index = Redis
+--- Starts three members of etcd.
+function M.cluster() return M.etcd(3) end
 
-function Redis:endpoint()
-  return "127.0.0.1:" .. self.port
+-- Returns the server whose only process is |process|.
+local function single(process, port, version)
+  return {
+    endpoint = "127.0.0.1:" .. port, version = version,
+    pids = function() return { process.pid } end,
+    stop = function() proc.destroy(process) end,
+  }
 end
 
-function Redis:stop()
-  proc.destroy(self.process)
-end
-
---- Starts a Redis. The Unix socket `socket` also leads to it. If |fsync|, Redis answers a write
--- when the write is on the disk, as etcd does. Otherwise it writes nothing to the disk.
-function M.redis(fsync)
-  local dir = temporary.directory()
-  local self = setmetatable({ port = ports.free(), socket = dir .. "/redis.sock" }, Redis)
-  self.process = proc.spawn {
-    "redis-server", "--port", self.port, "--unixsocket", self.socket, "--dir", dir, "--save", "",
-    "--appendonly", fsync and "yes" or "no", "--appendfsync", "always",
+-- Starts a Redis. It answers a write when the write is on the disk ("always"), as etcd does, or up
+-- to a second before that ("everysec").
+local function redis(fsync)
+  local port = ports.free()
+  local process = proc.spawn {
+    "redis-server", "--port", port, "--dir", temporary.directory(), "--save", "",
+    "--appendonly", "yes", "--appendfsync", fsync,
   }
   wait.eventually(function()
-    return proc.run { "redis-cli", "-p", self.port, "PING" } == "PONG\n"
+    return proc.run { "redis-cli", "-p", port, "PING" } == "PONG\n"
   end, 20, "Redis answers")
-  return self
+  local version = proc.run({ "redis-server", "--version" }):match "v=(%S+)"
+  return single(process, port, "Redis " .. version)
 end
 
---- Starts a Redis that answers a write when the write is on the disk.
-function M.redis_fsync()
-  return M.redis(true)
-end
+function M.redis_everysec() return redis "everysec" end
+
+function M.redis_always() return redis "always" end
 
 return M

@@ -2,6 +2,7 @@
 prints."""
 
 import contextlib
+import importlib.metadata
 import itertools
 import json
 import math
@@ -105,7 +106,7 @@ def main():
     names = [f"{job['prefix']}/{i % job['names']}" for i in range(job["owners"])]
     locks = [client.lock(name, ttl=TTL) for name in names]
     witness = Witness(job.get("marks"), job["names"])
-    print("ready", flush=True)
+    print("ready python-etcd3", importlib.metadata.version("etcd3"), flush=True)
     for line in sys.stdin:
         print(json.dumps(run_window(job, locks, witness, json.loads(line))), flush=True)
 

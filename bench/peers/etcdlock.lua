@@ -1,7 +1,11 @@
 -- The entrant etcdlock. Besides the fields in bench/README.md, its job has these:
 --   linger        the option of the lock calls; nil: none
 --   handoff_time  the option of connect; nil: the default
+--   ttl           the option of connect; nil: the default
 --   clients       true: each owner has its own client; nil: all owners share a client
+--   keep          true: each client also holds a lock of its own all the time
+--   timeout       seconds to wait for a lock, if the program goes on when it does not get it. It
+--                 counts as failed unless the code is "timeout"
 --   fresh         true: each pair takes a lock with a new name; nil: always the name of the owner
 
 local json = require "dkjson"
@@ -10,14 +14,17 @@ local owners = require "bench.peers.owners"
 
 local job = json.decode(arg[1])
 local options = { linger = job.linger }
+job.times = true
 
-local clients = {}
+local clients, kept, failed = {}, {}, 0
 
 local function connect()
-  clients[#clients + 1] = assert(etcdlock.connect {
-    endpoints = job.endpoint, env = false, handoff_time = job.handoff_time,
+  local client = assert(etcdlock.connect {
+    endpoints = job.endpoint, env = false, handoff_time = job.handoff_time, ttl = job.ttl,
   })
-  return clients[#clients]
+  clients[#clients + 1] = client
+  if job.keep then kept[#kept + 1] = assert(client:lock(job.prefix .. "/kept/" .. #clients)) end
+  return client
 end
 
 local shared = connect()
@@ -29,6 +36,34 @@ function new_pair.lock(name)
   return function(work)
     count = count + 1
     local lock = assert(client:lock(job.fresh and name .. "/" .. count or name, options))
+    work()
+    assert(lock:unlock())
+  end
+end
+
+-- As lock, but with a timeout, and an unlock whose result may be unknown.
+local function timed_pair(name)
+  local client = job.clients and connect() or shared
+  return function(work)
+    local lock, message, code = client:lock(name, { timeout = job.timeout })
+    if not lock then
+      if code ~= "timeout" then
+        failed = failed + 1
+        io.stderr:write(message, "\n")
+      end
+      return false
+    end
+    work()
+    lock:unlock()
+  end
+end
+
+-- Five names in one call.
+function new_pair.several(name)
+  local names = {}
+  for i = 1, 5 do names[i] = name .. "/" .. i end
+  return function(work)
+    local lock = assert(shared:multi_lock(names))
     work()
     assert(lock:unlock())
   end
@@ -61,5 +96,14 @@ end
 
 -- The first lock creates the session, so that no window includes that.
 assert(assert(shared:lock(job.prefix .. "/first", options)):unlock())
-owners.serve(job, new_pair[job.work], asked)
+local before = asked()
+owners.serve(job, job.timeout and timed_pair or new_pair[job.work], function(answer, window)
+  answer.requests = (asked() - before) / math.max(window.pairs, 1)
+  before = asked()
+  if job.marks then answer.holds = window.times end
+  if job.timeout then
+    answer.stall, answer.failed, answer.lost, failed = window.longest, failed, 0, 0
+    for _, lock in ipairs(kept) do answer.lost = answer.lost + (lock:held() and 0 or 1) end
+  end
+end)
 for _, client in ipairs(clients) do client:close() end

@@ -10,7 +10,9 @@ local wait = require "spec.support.harness.wait"
 
 local HELD, ABREAST = 10000, 100 -- number of locks, and of coroutines that take them
 
-local client = assert(etcdlock.connect { endpoints = arg[1], env = false })
+local client = assert(etcdlock.connect {
+  endpoints = json.decode(arg[1]).endpoint, env = false,
+})
 
 -- Returns the resident memory of this process in bytes, and how many bytes are on Lua's heap.
 local function memory()
@@ -43,7 +45,7 @@ local function window(seconds)
   local took = (uv.hrtime() - from) / 1e9
   return {
     cpu_percent = (cpu() - used) / took * 100,
-    requests = (client:stats().rpcs - rpcs) / took,
+    rpcs = (client:stats().rpcs - rpcs) / took,
   }
 end
 

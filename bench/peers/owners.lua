@@ -2,15 +2,54 @@
 -- unlock. If there are several owners, each is a coroutine of cqueues. bench/README.md describes
 -- the messages that an entrant reads and prints.
 
-local Witness = require "bench.peers.witness"
 local json = require "dkjson"
 local cqueues = require "cqueues"
+local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
+local write_file = require "bench.write_file"
 
 local M = {}
 
+local PRIVATE = tonumber("600", 8)
+
 local function now()
   return uv.hrtime() / 1e9
+end
+
+-- ---- what is done under a lock -----------------------------------------------------
+
+-- A witness counts how often two owners hold the same lock at once. A flag detects this within one
+-- process. Between processes, a file in the directory `marks` detects it: only one process can
+-- create the file of a lock.
+local Witness = {}
+Witness.__index = Witness
+
+local function create(path)
+  local file = uv.fs_open(path, "wx", PRIVATE)
+  return file and uv.fs_close(file)
+end
+
+-- An owner calls this when it has taken lock |number|.
+function Witness:enter(number)
+  if self.inside[number] or self.marks and not create(self.marks .. "/" .. number) then
+    self.broken = self.broken + 1
+  end
+  self.inside[number] = true
+end
+
+-- The owner calls this before it releases lock |number|.
+function Witness:leave(number)
+  if self.marks then uv.fs_unlink(self.marks .. "/" .. number) end
+  self.inside[number] = nil
+end
+
+-- Takes one item from the file |stock|, which has their number. Returns how many were sold: 1, or 0
+-- if there is none left.
+local function sell(stock)
+  local left = tonumber(read_file(stock)) or 0
+  if left == 0 then return 0 end
+  write_file(stock, tostring(left - 1))
+  return 1
 end
 
 -- ---- a window ---------------------------------------------------------------------
@@ -20,15 +59,15 @@ Window.__index = Window
 
 -- Starts a window. |command|: `seconds`, its length, or `holds`, the number of holds of each owner.
 -- Fields: `pairs`, the number of complete pairs; `last`, the time in seconds when the last one
--- ended.
+-- ended; `sold`, the number of items; `times`, a list { from, to } of the holds; `longest`, by
+-- owner, the seconds of the longest pair.
 local function open_window(command)
   local from = now()
   return setmetatable({
     from = from,
     deadline = from + (command.seconds or math.huge),
     holds = command.holds or math.huge,
-    pairs = 0,
-    last = 0,
+    pairs = 0, last = 0, sold = 0, times = {}, longest = {},
   }, Window)
 end
 
@@ -51,35 +90,43 @@ end
 local function work_of(job, owner, window, witness)
   return function()
     if window:is_over() then return end
+    local from = job.times and now()
     witness:enter(owner.number)
     if job.hold > 0 then cqueues.sleep(job.hold) end
+    if job.stock then window.sold = window.sold + sell(job.stock) end
     witness:leave(owner.number)
+    if from then table.insert(window.times, { from, now() }) end
   end
 end
 
-local function run_owner(job, owner, window, witness)
+local function run_owner(job, i, owner, window, witness)
   local work, done = work_of(job, owner, window, witness), 0
+  window.longest[i] = 0
   while done < window.holds and not window:is_over() do
-    owner.pair(work)
-    window:count()
+    local from = now()
+    local is_granted = owner.pair(work) ~= false
+    window.longest[i] = math.max(window.longest[i], now() - from)
+    if is_granted then window:count() end
     done = done + 1
   end
 end
 
 local function run_all(job, owners, window, witness)
-  if not owners[2] then return run_owner(job, owners[1], window, witness) end
+  if not owners[2] then return run_owner(job, 1, owners[1], window, witness) end
   local loop = cqueues.new()
-  for _, owner in ipairs(owners) do
-    loop:wrap(function() run_owner(job, owner, window, witness) end)
+  for i, owner in ipairs(owners) do
+    loop:wrap(function() run_owner(job, i, owner, window, witness) end)
   end
   assert(loop:loop())
 end
 
 --- Serves windows until the standard input ends. |new_pair|(name) returns a function(work) that
--- takes the lock of that name, calls work() and releases the lock. |asked|() returns how many
--- requests about locks were sent so far; nil: the entrant does not count them.
-function M.serve(job, new_pair, asked)
-  local owners, witness = {}, Witness.new(job.marks)
+-- takes the lock of that name, calls work() and releases the lock; it returns false if it did not
+-- get the lock. |finish|(answer, window), if it
+-- is given, adds fields to the answer to a window.
+function M.serve(job, new_pair, finish)
+  local owners = {}
+  local witness = setmetatable({ marks = job.marks, inside = {}, broken = 0 }, Witness)
   for i = 1, job.owners do
     local number = i % job.names
     owners[i] = { number = number, pair = new_pair(job.prefix .. "/" .. number) }
@@ -87,13 +134,13 @@ function M.serve(job, new_pair, asked)
   io.stdout:setvbuf "line"
   print "ready"
   for line in io.lines() do
-    local before = asked and asked()
     local window = open_window(json.decode(line))
     run_all(job, owners, window, witness)
-    print(json.encode {
-      pairs = window.pairs, seconds = window.last, broken = witness.broken,
-      requests = asked and asked() - before,
-    })
+    local answer = {
+      pairs = window.pairs, seconds = window.last, broken = witness.broken, sold = window.sold,
+    }
+    if finish then finish(answer, window) end
+    print(json.encode(answer))
   end
 end
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"math"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -17,9 +19,11 @@ type answer struct {
 	Pairs   int     `json:"pairs"`
 	Seconds float64 `json:"seconds"`
 	Broken  int64   `json:"broken"`
+	Sold    int     `json:"sold"`
 }
 
-// A window counts complete pairs; last is the time in seconds when the last one ended.
+// A window counts complete pairs; last is the time in seconds when the last one ended, sold the
+// number of items sold.
 type window struct {
 	from    time.Time
 	seconds float64
@@ -27,6 +31,7 @@ type window struct {
 
 	sync.Mutex
 	pairs int
+	sold  int
 	last  float64
 }
 
@@ -48,6 +53,20 @@ func (w *window) count() {
 	}
 }
 
+// sell takes one item from the file stock, which has their number, if there is one left. Only the
+// holder of the lock calls it.
+func (w *window) sell(stock string) {
+	text, err := os.ReadFile(stock)
+	check(err)
+	left, _ := strconv.Atoi(string(text))
+	if left > 0 {
+		check(os.WriteFile(stock, []byte(strconv.Itoa(left-1)), 0600))
+		w.Lock()
+		w.sold++
+		w.Unlock()
+	}
+}
+
 // runOwner does pairs until the window is over. An owner that gets the lock after that releases it
 // at once, so that the remaining waiters finish quickly.
 func (w *window) runOwner(j job, number int, do pair, witness *witness) {
@@ -58,6 +77,9 @@ func (w *window) runOwner(j job, number int, do pair, witness *witness) {
 		witness.enter(number)
 		if j.Hold > 0 {
 			time.Sleep(time.Duration(j.Hold * float64(time.Second)))
+		}
+		if j.Stock != "" {
+			w.sell(j.Stock)
 		}
 		witness.leave(number)
 	}
@@ -84,5 +106,5 @@ func runWindow(j job, pairs []pair, witness *witness, c command) answer {
 		}(i%j.Names, do)
 	}
 	owners.Wait()
-	return answer{w.pairs, w.last, witness.count()}
+	return answer{w.pairs, w.last, witness.count(), w.sold}
 }
