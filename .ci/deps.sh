@@ -87,7 +87,7 @@ case $1 in
       s/^Build-Depends: //; s/^ *\([a-z0-9.+-]*\).*/\1/p
     }' .ci/debian/control | grep -v debhelper-compat)" ;;
   fuzz) wanted="$RUN $FUZZ openssl" ;;
-  go) wanted='golang-go golang-etcd-server-dev' ;;
+  go) wanted=$(command -v go >/dev/null || echo golang-go) ;;
   python) wanted=python3-etcd3 ;;
   # If there is an npm, nothing is installed: a nodejs from another source than Debian contains npm,
   # and conflicts with Debian's package npm.

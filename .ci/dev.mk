@@ -115,7 +115,8 @@ SHORT_ASAN := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock l
 asan-short: deps ## a core of the specs under the address, undefined and leak sanitizers
 	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN)' suite
 
-# `make test` does not install Go, because Go is large. Without Go it skips these specs.
+# `make test` does not install Go, because Go is large. Without Go, or without a module proxy or
+# cache, it skips these specs.
 test-go: deps ## the specs that run Go programs, with Go, which this installs
 	@sh bench/prepare.sh go
 	@$(MAKE) --no-print-directory TESTING=1 suite SPEC='spec/read_write/go_interop_spec.lua \

@@ -27,7 +27,6 @@ prepare_gnuplot() {
 
 prepare_go() {
   deps go || return 1
-  [ -x "$OUT/go" ] || echo "Building $OUT/go"
   sh spec/support/go/build.sh "$OUT/go" bench/peers/go/*.go
 }
 

@@ -1,4 +1,4 @@
--- Tests that the RWMutex of etcd's Go recipes (contrib/recipes) and etcdlock's read and write
+-- Tests that the RWMutex of etcd's Go recipes (experimental/recipes) and etcdlock's read and write
 -- locks work together on one name.
 -- Needs: one plain member.
 

@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"runtime/debug"
 
-	"go.etcd.io/etcd/clientv3"
-	"go.etcd.io/etcd/clientv3/concurrency"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
 type job struct {
@@ -76,6 +77,17 @@ func newPairs(client *clientv3.Client, j job) []pair {
 	return pairs
 }
 
+// version returns the name and version of a module of this program.
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, dep := range info.Deps {
+		if dep.Path == module {
+			return dep.Path + " " + dep.Version
+		}
+	}
+	return module
+}
+
 func main() {
 	var j job
 	check(json.Unmarshal([]byte(os.Args[1]), &j))
@@ -83,7 +95,7 @@ func main() {
 	check(err)
 	defer client.Close()
 	pairs, witness := newPairs(client, j), newWitness(j.Marks, j.Names)
-	fmt.Println("ready")
+	fmt.Println("ready", version("go.etcd.io/etcd/client/v3"))
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var c command
 		check(json.Unmarshal(lines.Bytes(), &c))

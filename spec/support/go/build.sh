@@ -1,32 +1,30 @@
 #!/bin/sh
-# Builds a Go program with Debian's sources of etcd's Go client. It downloads no Go module.
+# Builds a Go program with the modules of go.mod, among them etcd's Go client. They come from Go's
+# module cache, or from the module proxy. Does nothing if the program is newer than its sources.
 #
 #   build.sh PROGRAM FILE...
 #
-# Exit status 3: Go or etcd's Go client is not installed.
+# Exit status 3, and one line on standard error: there is no Go, it is too old, or the modules cannot
+# be had.
 set -eu
 
-GOPATH=/usr/share/gocode
-OLD=go.etcd.io/etcd/clientv3
-NEW=go.etcd.io/etcd/client/v3 # etcd 3.5 and later (Debian 13)
-
-program=$1
+here=$(dirname "$0") program=$1
 shift
-missing() {
-  echo "$1 is not installed" >&2
+skip() {
+  echo "$1" >&2
   exit 3
 }
-command -v go >/dev/null || missing Go
-if [ -d "$GOPATH/src/$NEW" ]; then client=$NEW recipes=$NEW/experimental/recipes
-elif [ -d "$GOPATH/src/$OLD" ]; then client=$OLD recipes=go.etcd.io/etcd/contrib/recipes
-else missing "etcd's Go client"; fi
+newer=$(find "$@" "$here/go.mod" "$0" -newer "$program" 2>/dev/null || echo none)
+if [ -z "$newer" ]; then exit 0; fi
+command -v go >/dev/null || skip "Go is not installed: make test-go installs it"
 
 sources=$program-src
 rm -rf "$sources"
 mkdir -p "$sources"
-for file; do
-  sed "s,$OLD,$client,; s,go.etcd.io/etcd/contrib/recipes,$recipes," "$file" \
-    >"$sources/${file##*/}"
-done
-if [ -z "${HOME:-}" ]; then export GOCACHE="$PWD/$program-cache"; fi
-GO111MODULE=off GOPATH=$GOPATH exec go build -o "$program" "./$sources"
+cp "$here/go.mod" "$here/go.sum" "$@" "$sources"
+name=../${program##*/}
+cd "$sources"
+if [ -z "${HOME:-}" ]; then export GOCACHE="$PWD/../go-cache" GOPATH="$PWD/../go-path"; fi
+log=$(timeout 120 go mod download 2>&1) ||
+  skip "$(go env GOVERSION) cannot get the modules of $here/go.mod: $(echo "$log" | tail -n 1)"
+exec go build -o "$name" .
