@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages of Debian 12 or 13 that a purpose needs, if they are missing.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|gnuplot LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
@@ -10,7 +10,7 @@
 #   all               as dev, and run `make check-all`: adds a browser and clang
 #   deb               build the Debian packages
 #   fuzz              as run, and run `make fuzz`: adds clang
-#   go, python, node  run the client of that language in `make bench`
+#   go, java, python, node  run the clients of that language in `make bench`
 #   wrk               run the nginx row of `make bench`
 #   gnuplot           draw the charts of `make bench`
 set -eu
@@ -88,13 +88,14 @@ case $1 in
     }' .ci/debian/control | grep -v debhelper-compat)" ;;
   fuzz) wanted="$RUN $FUZZ openssl" ;;
   go) wanted=$(command -v go >/dev/null || echo golang-go) ;;
+  java) wanted=$(command -v mvn >/dev/null || echo default-jdk-headless maven) ;;
   python) wanted=python3-etcd3 ;;
   # If there is an npm, nothing is installed: a nodejs from another source than Debian contains npm,
   # and conflicts with Debian's package npm.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
   gnuplot) wanted=gnuplot-nox ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|gnuplot LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

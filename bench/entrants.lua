@@ -17,6 +17,14 @@ local NGINX = { LUA, "bench/peers/nginx.lua" }
 local COMMAND = { LUA, "bench/peers/command.lua" }
 local GO = { "build/bench/go" }
 
+-- Returns the entrant of |library|, a name in peers/java/Locks.java, with |server|.
+local function java(label, library, server)
+  return {
+    label = label, server = server, needs = "build/java/ready",
+    argv = { "java", "-cp", "build/java/classes:build/java/lib/*", "Peer", library },
+  }
+end
+
 local list = {
   etcdlock = { label = "etcdlock", argv = OURS },
   bare = { label = "bare put + delete, etcdlock's core", argv = OURS, job = { work = "put" } },
@@ -31,6 +39,12 @@ local list = {
   fresh = { label = "etcdlock, a new name each time", argv = OURS, job = { fresh = true } },
   go = { label = "Go concurrency.Mutex", argv = GO, needs = GO[1] },
   go_bare = { label = "bare Put + Delete, Go", argv = GO, needs = GO[1], job = { work = "put" } },
+  jetcd = java("jetcd Lock", "jetcd"),
+  curator = java("Curator InterProcessMutex", "curator", "zookeeper"),
+  redisson = java("Redisson RLock, everysec", "redisson", "redis_everysec"),
+  redisson_always = java("Redisson RLock, always", "redisson", "redis_always"),
+  fair = java("Redisson fair lock, everysec", "fair", "redis_everysec"),
+  fair_always = java("Redisson fair lock, always", "fair", "redis_always"),
   python = {
     label = "python-etcd3 Lock",
     -- Debian's Python, because only that one finds Debian's package python3-etcd3.

@@ -4,7 +4,7 @@
 #
 #   prepare.sh PEER...
 #
-# PEER: go, python or node (clients of etcd), wrk (load for nginx), gnuplot (charts)
+# PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), wrk (load for nginx), gnuplot (charts)
 set -u
 
 OUT=build/bench
@@ -28,6 +28,11 @@ prepare_gnuplot() {
 prepare_go() {
   deps go || return 1
   sh spec/support/go/build.sh "$OUT/go" bench/peers/go/*.go
+}
+
+prepare_java() {
+  deps java || return 1
+  sh spec/support/java/build.sh
 }
 
 prepare_node() {

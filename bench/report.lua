@@ -173,9 +173,9 @@ local function versions(results)
   local seen, list = {}, {}
   for _, row in ipairs(results.rows) do
     for _, entrant in ipairs(row.entrants) do
-      if entrant.version and not seen[entrant.version] then
-        seen[entrant.version] = true
-        list[#list + 1] = entrant.version
+      for _, version in ipairs(entrant.versions) do
+        if not seen[version] then list[#list + 1] = version end
+        seen[version] = true
       end
     end
   end

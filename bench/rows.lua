@@ -61,24 +61,28 @@ local function row(id, title, work, entrants, more)
   M.list[#M.list + 1] = it
 end
 
+local REDIS = "redisson redisson_always fair fair_always redis redis_always"
+
 -- More and shorter rounds than the default: the speed of the disk varies more than the entrants
 -- differ, and the rate of Go's clients depends on the phase of a timer of etcd (100 ms).
 local SHORT = { rounds = 15, seconds = 0.7 }
 
 row("free", "a free lock, one at a time", { 1, 1, 1 },
-  "etcdlock bare>=0.95 go>=1 go_bare python node redis redis_always", SHORT)
+  "etcdlock bare>=0.95 go>=1 go_bare jetcd curator python node " .. REDIS, SHORT)
 row("names", "64 names at once in one process", { 1, 64, 64 },
-  "etcdlock bare>=0.9 go>=2 redis redis_always")
+  "etcdlock bare>=0.9 go>=2 jetcd curator " .. REDIS)
 row("owners", "100 owners of one process, one name", { 1, 100, 1 },
-  "etcdlock go>=20 redis redis_always")
+  "etcdlock go>=20 jetcd curator " .. REDIS)
 row("processes_2", "2 processes, one name", { 2, 1, 1 },
-  "etcdlock go>=5 python node redis redis_always",
+  "etcdlock go>=5 jetcd curator python node " .. REDIS,
   { rounds = 15, seconds = 0.7, figures = "handoff<=3 handoff:99<=15" })
-row("processes_16", "16 processes, one name", { 16, 1, 1 }, "etcdlock go>=2 redis redis_always")
+row("processes_16", "16 processes, one name", { 16, 1, 1 },
+  "etcdlock go>=2 jetcd curator " .. REDIS)
 row("holds", "1,000 owners in 20 processes, one hold of 50 ms each", { 20, 50, 1 },
-  "etcdlock go redis redis_always 20/s>=0.98", { holds = 1, hold = 0.05, rounds = 1 })
+  "etcdlock go jetcd curator redisson redisson_always fair 20/s>=0.98",
+  { holds = 1, hold = 0.05, rounds = 1 })
 row("sale", "300 items, 500 requests at once on 2 services", { 2, 250, 1 },
-  "etcdlock go redis redis_always", { holds = 1, items = 300, rounds = 3 })
+  "etcdlock go jetcd curator " .. REDIS, { holds = 1, items = 300, rounds = 3 })
 row("several", "five names in one call", { 1, 1, 1 }, "etcdlock_several etcdlock>=0.77", SHORT)
 row("retake", "taking a lingering lock again", { 1, 1, 1 },
   "etcdlock_linger etcdlock go 50000/s>=1", { figures = "requests<=0" })

@@ -6,7 +6,9 @@ local Etcd = require "spec.support.servers.etcd"
 local metric = require "spec.support.servers.metric"
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
+local socket = require "socket"
 local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
@@ -66,5 +68,22 @@ end
 function M.redis_everysec() return redis "everysec" end
 
 function M.redis_always() return redis "always" end
+
+--- Starts a ZooKeeper with its defaults: it answers a write when the write is on the disk. Returns
+-- nil and the reason if it was not built.
+function M.zookeeper()
+  if not uv.fs_stat "build/java/ready" then return nil, "there is no build/java/ready" end
+  local port = ports.free()
+  local process = proc.spawn {
+    "java", "-Dzookeeper.admin.enableServer=false", "-cp", "build/java/lib/*",
+    "org.apache.zookeeper.server.ZooKeeperServerMain", port, temporary.directory(),
+  }
+  wait.eventually(function()
+    local connection = socket.connect("127.0.0.1", port)
+    return connection and connection:close()
+  end, 20, "ZooKeeper listens")
+  local jar = proc.run { "sh", "-c", "echo build/java/lib/zookeeper-[0-9]*" }
+  return single(process, port, "ZooKeeper " .. jar:match "([%d.]+)%.jar")
+end
 
 return M

@@ -179,10 +179,11 @@ local function row_of(changes)
     limits = { "100/s" }, promised = { go = 8, ["100/s"] = 1 },
     entrants = {
       {
-        id = "etcdlock", label = "etcdlock", version = "etcd 3.4",
+        id = "etcdlock", label = "etcdlock", versions = { "etcd 3.4" },
         samples = samples { 100, 10, 90 },
       },
-      { id = "go", label = "Go Mutex", version = "client 3", samples = samples { 10, 2, 10 } },
+      { id = "go", label = "Go Mutex", versions = { "etcd 3.4", "client 3" },
+        samples = samples { 10, 2, 10 } },
     },
   }
   for field, value in pairs(changes or {}) do row[field] = value end
