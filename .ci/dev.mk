@@ -182,11 +182,16 @@ upgrade: deps ## as stress, while the members are upgraded from the installed et
 hostile: deps ## random use of an etcd whose messages are changed at random: as stress
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) PROGRAM=hostile run-stress
 
+# The history that porcupine judges: spec/stress/record.lua describes the format.
+HISTORY := $(BUILD)/history.jsonl
+
 run-stress:
 	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA))
 	@$(BUILD_ETCD)
-	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
+	@rm -f '$(HISTORY)'
+	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' HISTORY='$(HISTORY)' $(SUITE_ENV_$(FLAVOUR)) \
 	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1) $(ETCD_DIRS)
+	@if [ -e '$(HISTORY)' ]; then sh spec/stress/judge.sh '$(HISTORY)'; fi
 
 # ---- packages -------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ row("processes_2", "2 processes, one name", { 2, 1, 1 },
   "etcdlock go>=5 jetcd curator python node " .. REDIS,
   { rounds = 15, seconds = 0.7, figures = "handoff<=3 handoff:99<=15" })
 row("processes_16", "16 processes, one name", { 16, 1, 1 },
-  "etcdlock go>=2 jetcd curator " .. REDIS)
+  "etcdlock go>=2 jetcd curator redisson redis")
 row("holds", "1,000 owners in 20 processes, one hold of 50 ms each", { 20, 50, 1 },
   "etcdlock go jetcd curator redisson redisson_always fair 20/s>=0.98",
   { holds = 1, hold = 0.05, rounds = 1 })

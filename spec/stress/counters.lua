@@ -5,7 +5,9 @@
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"
 local holds = require "spec.stress.holds"
+local loop = require "spec.stress.loop"
 local plan = require "spec.stress.plan"
+local record = require "spec.stress.record"
 
 local M = {}
 
@@ -45,10 +47,11 @@ end
 -- Reads the counter |name| under |hold| of |lock|. Returns the value, or nil.
 function M.read(hold, lock, name)
   local state = state_of(name)
-  local before = state.largest
+  local before, from = state.largest, loop.now()
   local value, message, code = lock:get(plan.COUNTERS .. name)
   if value == nil then return M.check_failure(hold, "get", message, code) end
   value = tonumber(value or 0)
+  record.counter("read", hold, name, from, { value = value })
   if value < before then
     suspect(name, "%s reads %d, %d was there before", holds.describe(hold), value, before)
   end
@@ -89,7 +92,7 @@ function M.increment(hold, lock)
     if not value then return end
     values[name] = value + 1
   end
-  local is_unknown
+  local is_unknown, from = nil, loop.now()
   local results, message, code = write_all(lock, hold.names, values)
   if not results then
     M.check_failure(hold, "write", message, code)
@@ -100,12 +103,16 @@ function M.increment(hold, lock)
     local state = state_of(name)
     if not results then
       state.unknown = state.unknown + (is_unknown and 1 or 0)
+      if is_unknown then
+        record.counter("write", hold, name, from, { value = values[name], unknown = true })
+      end
     else
       history.count "increments"
       local found = type(results) == "table" and tonumber(results[2 * i - 1] or 0)
       if found and found ~= values[name] - 1 and not hold.has_unknown then
         suspect(name, "%s writes %d over %d", holds.describe(hold), values[name], found)
       end
+      record.counter("write", hold, name, from, { value = values[name], found = found or nil })
       state.acknowledged = state.acknowledged + 1
       state.largest = math.max(state.largest, values[name])
       holds.note(hold, "counter %s = %d", name, values[name])

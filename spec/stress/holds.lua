@@ -5,6 +5,7 @@ local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"
 local loop = require "spec.stress.loop"
 local plan = require "spec.stress.plan"
+local record = require "spec.stress.record"
 
 local M = {}
 
@@ -64,12 +65,14 @@ end
 
 -- ---- begin and end ------------------------------------------------------------
 
--- Adds |hold|, with the fields names, mode, client, owner, token, lease, max_hold and lock. The
--- reference to lock is weak, so that Lua collects a handle that its owner drops.
+-- Adds |hold|, with the fields names, mode, client, owner, asked, token, lease, max_hold and lock.
+-- The reference to lock is weak, so that Lua collects a handle that its owner drops. `seen`: when
+-- it was last seen held.
 function M.add(hold)
   hold.began, hold.granted_mode = loop.now(), hold.mode
   hold.ref = setmetatable({ hold.lock }, { __mode = "v" })
   local is_held = hold.lock:held()
+  hold.seen = is_held and hold.began or nil
   hold.lock = nil
   touch(hold)
   history.count "acquisitions"
@@ -81,10 +84,12 @@ function M.add(hold)
   note(hold, "granted%s", is_held and "" or ", but not held any more")
 end
 
--- Forgets |hold|, because it has ended; |text| says how. May be repeated.
-function M.remove(hold, text)
+-- Forgets |hold|, because it has ended; |text| says how. |was_lost|: it has ended before this call.
+-- May be repeated.
+function M.remove(hold, text, was_lost)
   if hold.is_over then return end
   hold.is_over = true
+  record.hold(hold, was_lost and hold.seen or loop.now(), loop.now())
   touch(hold)
   note(hold, "%s", text)
   for _, name in ipairs(hold.names) do
@@ -97,7 +102,8 @@ end
 
 -- Counts |hold|, a write hold, as a read hold from now on.
 function M.downgrade(hold)
-  hold.mode = "read"
+  record.hold(hold, hold.seen, loop.now())
+  hold.mode, hold.asked, hold.began = "read", loop.now(), loop.now()
   touch(hold)
   note(hold, "downgrades")
 end
@@ -106,7 +112,7 @@ end
 -- have a cause.
 local function check_loss(hold, lock, code)
   if code == "closed" and hold.client.is_closed then
-    return M.remove(hold, "closed")
+    return M.remove(hold, "closed", true)
   end
   local reason = code == "lost" and lock:wait_lost(0) or code
   hold.loss = reason
@@ -114,7 +120,7 @@ local function check_loss(hold, lock, code)
   for i = 2, #hold.names do
     cause = cause or faults.loss_cause(hold.client, hold.names[i], reason, hold)
   end
-  M.remove(hold, ("not held: %s (%s)"):format(tostring(reason), tostring(cause)))
+  M.remove(hold, ("not held: %s (%s)"):format(tostring(reason), tostring(cause)), true)
   history.count(reason == "max_hold" and "max_hold" or "losses")
   if not cause then
     history.violation(hold.names[1], "%s: lost without a cause: %s", M.describe(hold),
@@ -127,11 +133,15 @@ local function is_held(hold)
   if hold.is_over then return false end
   local lock = hold.ref[1]
   if not lock then
-    M.remove(hold, "collected")
+    M.remove(hold, "collected", true)
     return false
   end
   local held, code = lock:held()
-  if not held then check_loss(hold, lock, code) end
+  if not held then
+    check_loss(hold, lock, code)
+  elseif hold.seen then
+    hold.seen = loop.now()
+  end
   return held
 end
 
@@ -155,6 +165,8 @@ local function report_overlap(name, one, other)
     if excuse then history.count("overlaps excused: " .. excuse) end
   end
   one.overlaps = other
+  one.excused = one.excused or faults.overlap_excuse(one)
+  other.excused = other.excused or faults.overlap_excuse(other)
   if not excuse and one.reported ~= other then
     one.reported = other
     history.violation(name, "%s and %s are held at once", M.describe(one), M.describe(other))

@@ -257,7 +257,7 @@ end
 local function unlock(hold, lock)
   local was_lost = not lock:held()
   local from, stalled = loop.now(), loop.stalled()
-  holds.remove(hold, "unlocks")
+  holds.remove(hold, "unlocks", was_lost)
   local release = hold.granted_mode == "leader" and lock.resign or lock.unlock
   local ok, message, code = release(lock)
   local took = loop.now() - from - (loop.stalled() - stalled)
@@ -289,6 +289,7 @@ local function begin_hold(asked, lock)
   local hold = {
     names = asked.names, mode = asked.mode, client = asked.client, owner = asked.owner,
     token = lock:token(), lease = lock:lease(), max_hold = asked.max_hold, lock = lock,
+    asked = asked.began,
   }
   holds.add(hold)
   return hold
@@ -318,7 +319,7 @@ local function cycle_within(asked, opts)
     hold = begin_hold(asked, lock)
     act_some_times(hold, lock)
     was_lost = not lock:held()
-    holds.remove(hold, "ends its function")
+    holds.remove(hold, "ends its function", was_lost)
     return "done"
   end
   local ok, message, code, has_run, result =

@@ -20,6 +20,7 @@ local loop = require "spec.stress.loop"
 local owner = require "spec.stress.owner"
 local plan = require "spec.stress.plan"
 local proc = require "spec.support.programs.proc"
+local record = require "spec.stress.record"
 local snapshots = require "spec.stress.snapshots"
 local trouble = require "spec.stress.trouble"
 local upgrade = require "spec.stress.upgrade"
@@ -148,6 +149,7 @@ local ok, failure = xpcall(run, debug.traceback, etcd)
 if not ok then history.violation("*", "error: %s", failure) end
 clients.stop()
 etcd:stop()
+record.close()
 if ok then
   ok, failure = pcall(leaks.assert_none_left, before)
   if not ok then history.violation("*", "%s", failure) end
