@@ -325,18 +325,14 @@ describe("the log of a client", function()
   end)
 
   it("that raises an error breaks no lock; standard error shows the error once", function()
-    local script = temporary.directory() .. "/script.lua"
-    local file = assert(io.open(script, "w"))
-    file:write(([[
+    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
       local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
         log = function() error { "oops" } end })
       for _ = 1, 3 do
         print(client:with_lock("a", function(lock) return lock:held() end))
       end
       client:close()
-    ]]):format(suite.endpoint(), prefix))
-    file:close()
-    local out, code, err = proc.run_lua(script)
+    ]]):format(suite.endpoint(), prefix) })
     assert.equal(0, code, err)
     assert.equal(3, select(2, out:gsub("true\ttrue\t", "")))
     assert.matches("^etcdlock: the log function of this client failed %(reported once%): table",
@@ -345,9 +341,7 @@ describe("the log of a client", function()
   end)
 
   it("cannot yield: the attempt is an error, and the lock call succeeds", function()
-    local script = temporary.directory() .. "/script.lua"
-    local file = assert(io.open(script, "w"))
-    file:write(([[
+    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
       local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
         log = coroutine.yield })
       local thread = coroutine.create(function()
@@ -358,9 +352,7 @@ describe("the log of a client", function()
       print(coroutine.resume(thread))
       print(coroutine.status(thread))
       client:close()
-    ]]):format(suite.endpoint(), prefix))
-    file:close()
-    local out, code, err = proc.run_lua(script)
+    ]]):format(suite.endpoint(), prefix) })
     assert.equal(0, code, err)
     assert.matches("^true\t[%d.]+\ntrue\ntrue\ndead\n$", out)
     assert.matches("failed (reported once): attempt to yield", err, 1, true)
