@@ -1,7 +1,7 @@
 -- Tests auth tokens that gRPC core cannot send.
 -- Needs: one plain member, no sanitizer.
 
--- Regression 053. GRPC core refuses a call whose token is not a legal HTTP header value, and writes
+-- Regression 053. gRPC core refuses a call whose token is not a legal HTTP header value, and writes
 -- the token to standard error. The client only had an assertion that gRPC core accepted its calls.
 -- So a call with such a token never ended, or the process was aborted. A line break at the end of a
 -- token file was enough to cause this.

@@ -204,7 +204,7 @@ it("etcdlock ls names its argument PREFIX if that is too long", function()
   assert.matches("^etcdlock: %-%-prefix = ", other_err)
 end)
 
--- Regression 128. Etcdlock ls counted each character as one column. Chinese, Japanese and Korean
+-- Regression 128. etcdlock ls counted each character as one column. Chinese, Japanese and Korean
 -- characters and emoji take two columns, and combining characters take none. So columns were not
 -- aligned, and --watch printed lines that were longer than the terminal, which then scrolled at
 -- each redraw. The line for an empty list was never cut. On a dumb terminal --watch printed the

@@ -197,7 +197,7 @@ describe("etcdlock run --once-per", function()
   end)
 end)
 
--- Regression 127. Etcdlock run --once-per compared the time of a recorded run with its own start,
+-- Regression 127. etcdlock run --once-per compared the time of a recorded run with its own start,
 -- not with the current time. In a wait of more than two periods, for example in an outage, another
 -- machine could run the command. etcdlock then reported a wrong clock, with exit status 1. Besides,
 -- a record could contain a process ID or a host name of any length, which the message repeated.
@@ -232,7 +232,7 @@ describe("etcdlock run --once-per", function()
   end)
 end)
 
--- Regression 143. Etcdlock run --once-per gave up after 5 s if etcd was away at the start, and at
+-- Regression 143. etcdlock run --once-per gave up after 5 s if etcd was away at the start, and at
 -- once if etcd had ended the lease of a waiting start. In both cases no machine ran the command in
 -- that period. A start that waited longer than its period ran the command in the next one, a second
 -- time.

@@ -144,7 +144,7 @@ describe("etcdlock run with pid 1", function()
   end)
 end)
 
--- Regression 100. Etcdlock passes TERM, INT and QUIT to the process group of its command. It
+-- Regression 100. etcdlock passes TERM, INT and QUIT to the process group of its command. It
 -- released the lock when the command had ended, although other processes of the group still ran.
 -- These processes went on beside the next holder's command, and nothing ended them.
 describe("etcdlock run, when its command ends", function()
@@ -251,7 +251,7 @@ describe("etcdlock run", function()
   end)
 end)
 
--- Regression 106. Etcdlock got TERM, its command ended, and other processes of the group went on.
+-- Regression 106. etcdlock got TERM, its command ended, and other processes of the group went on.
 -- If the lock was lost then, the KILL for these processes came --grace seconds later than it
 -- should. The end of --max-hold also delayed the KILL, and in addition changed the exit status.
 describe("etcdlock run, after TERM and the end of its command,", function()

@@ -303,8 +303,7 @@ describe("the example", function()
   end)
 end)
 
--- Regression 116. Tests that the example scheduled_job does not run a minute's job again when it is
--- started late.
+-- Regression 116. The example scheduled_job ran a minute's job again if it was started late.
 describe("a scheduled job that is started late", function()
   local KEY = "last-run/report"
 

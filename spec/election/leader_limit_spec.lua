@@ -1,7 +1,7 @@
 -- Tests the time limit of election:leader.
 -- Runs alone: it measures a time.
 
--- Regression 090. Election:leader may send two requests. Each of them had a limit of 5 s of its
+-- Regression 090. election:leader may send two requests. Each of them had a limit of 5 s of its
 -- own, so the call could take 10 s.
 scripted_client { ttl = 60 }
 

@@ -1,6 +1,6 @@
 -- Tests which endpoints connect refuses, and what it tells about them.
 
--- Regression 055. Connect accepted endpoints that cannot lead to an etcd: a port with a sign or
+-- Regression 055. connect accepted endpoints that cannot lead to an etcd: a port with a sign or
 -- white space, an empty or malformed IPv6 address, a host with characters that no host name has, a
 -- path that is too long for a socket. Calls failed later, with messages about the connection.
 

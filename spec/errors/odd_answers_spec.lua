@@ -1,6 +1,6 @@
 -- Tests answers of etcd that lack a field, and those of a corrupt cluster.
 
--- Regression 132. Etcd 3.7 omits the leases of keys in some answers, and the client read that as
+-- Regression 132. etcd 3.7 omits the leases of keys in some answers, and the client read that as
 -- "no other client has a key": two clients held one lock. No field that is missing may be read as
 -- "free".
 scripted_client { ttl = 5 }

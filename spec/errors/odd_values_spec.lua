@@ -1,7 +1,7 @@
 -- Tests numbers and endpoints with odd values.
 -- Needs: one plain member.
 
--- Regression 076. Lock:expire accepted math.huge. gRPC took "%" and two digits in an IPv6 zone for
+-- Regression 076. lock:expire accepted math.huge. gRPC took "%" and two digits in an IPv6 zone for
 -- an escape sequence of a URI, and used another zone.
 it("lock:expire raises for a number that is no time", function()
   local lock = assert(connect():lock "a")

@@ -1,7 +1,7 @@
 -- Tests the lease of a lost hold, and the loss of a lease with many holds.
 -- Needs: one plain member.
 
--- Regression 064. Close revoked the lease of a lost hold, so the next owner got the lock before the
+-- Regression 064. close revoked the lease of a lost hold, so the next owner got the lock before the
 -- lock delay was over. A keepalive during the lock delay did the same if its answer had TTL 0. A
 -- deposed leader of etcd may send such an answer while the lease lives.
 local TTL, DELAY = 2, 5 -- seconds

@@ -1,7 +1,7 @@
 -- Tests the time limit of queues, and its retries.
 -- Needs: one plain member.
 
--- Regression 087. Queues reads one revision of etcd in pages. If etcd compacted this revision
+-- Regression 087. queues reads one revision of etcd in pages. If etcd compacted this revision
 -- meanwhile, queues failed with "invalid". Besides, queues had no time limit: each of its requests
 -- had the usual 5 s.
 local keep = clients.keep

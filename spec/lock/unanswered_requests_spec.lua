@@ -194,7 +194,7 @@ describe("a semaphore with late answers", function()
   end)
 end)
 
--- Regression 015. Etcd applied an enqueue of unknown outcome more than 8 s later, when the client
+-- Regression 015. etcd applied an enqueue of unknown outcome more than 8 s later, when the client
 -- had stopped looking for the key. The key stayed in the queue for as long as the client lived, and
 -- blocked other clients.
 describe("keys of late enqueues", function()

@@ -1,7 +1,7 @@
 -- Tests the locks of a with_lock whose light thread nginx has killed.
 -- Needs: one plain member, no sanitizer.
 
--- Regression 110. Nginx ended a `with_lock` of a semaphore. Then `try_lock` in the same request
+-- Regression 110. nginx ended a `with_lock` of a semaphore. Then `try_lock` in the same request
 -- failed with "locked", and `lock_async` waited until the end of the request, because only `lock`
 -- released the permit of the ended `with_lock`.
 describe("in nginx,", function()
@@ -49,7 +49,7 @@ describe("in nginx,", function()
   end
 end)
 
--- Regression 112. Nginx ended a `with_read_lock`. If another owner of the same request then asked
+-- Regression 112. nginx ended a `with_read_lock`. If another owner of the same request then asked
 -- for a write lock, it waited for the read lock until the end of the request.
 describe("in nginx,", function()
   with_nginx {

@@ -1,7 +1,7 @@
 -- Tests lock calls in phases in which nginx cannot yield.
 -- Needs: no sanitizer.
 
--- Regression 021. Nginx ends the connections of a request before log_by_lua, and with them its
+-- Regression 021. nginx ends the connections of a request before log_by_lua, and with them its
 -- locks. A lock that was taken in access_by_lua and held across proxy_pass was lost there, and
 -- `unlock` did not return true. Nor did `unlock` of a lock that was taken in log_by_lua.
 describe("in nginx,", function()

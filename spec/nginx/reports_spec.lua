@@ -68,7 +68,7 @@ describe("in nginx", function()
     end)
 end)
 
--- Regression 123. With_lock raises an error of its function again, after the release. In nginx and
+-- Regression 123. with_lock raises an error of its function again, after the release. In nginx and
 -- LuaJIT the stack of the error no longer exists at that time. So nginx's log showed only a place
 -- in etcdlock.
 describe("in nginx, the traceback of an error inside with_lock", function()

@@ -1,7 +1,7 @@
 -- Tests a client in a program that has no free descriptor.
 -- Needs: no sanitizer, cqueues.
 
--- Regression 113. Etcdlock loaded the modules of the metrics and of event loops at their first use.
+-- Regression 113. etcdlock loaded the modules of the metrics and of event loops at their first use.
 -- If no descriptor was free then, client:metrics, join_metrics and a lock call in luv raised an
 -- error about a missing module.
 

@@ -1,7 +1,7 @@
 -- Tests programs in a locale with other numbers, letters or messages.
 
--- Regression 056. Tests that text for other programs does not depend on the locale of the program.
--- In some locales, numbers had a decimal comma, and "i" was not converted to "I".
+-- Regression 056. Text for other programs depended on the locale of the program: in some locales,
+-- numbers had a decimal comma, and "i" was not converted to "I".
 client_options { ttl = 10 }
 
 -- The German locale has a decimal comma. The Turkish locale has no "I" for "i", and has letters

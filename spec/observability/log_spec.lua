@@ -386,7 +386,7 @@ it("a client without a log records no events", function()
   for kind, count in pairs(client._core:dropped_events()) do assert.equal(0, count, kind) end
 end)
 
--- Regression 136. Close of a client with several endpoints logged a failover, because it cancels
+-- Regression 136. close of a client with several endpoints logged a failover, because it cancels
 -- the calls.
 it("close of a client with two endpoints reports no failover", function()
   local events, endpoint = {}, suite.endpoint()

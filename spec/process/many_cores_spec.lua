@@ -1,7 +1,7 @@
 -- Tests connect on a machine with many cores and few threads.
 -- Needs: one plain member, no sanitizer.
 
--- Regression 134. GRPC starts a thread for each core. On a machine with many cores and a small
+-- Regression 134. gRPC starts a thread for each core. On a machine with many cores and a small
 -- limit of threads, connect hung for ever.
 local CONNECT = ([[
   local client, message, code = require "etcdlock".connect { endpoints = %q, env = false }

@@ -1,6 +1,6 @@
 -- Tests that the threads of a client accept no signals.
 
--- Regression 039. GRPC starts some of its threads with its first channel, and these did not block
+-- Regression 039. gRPC starts some of its threads with its first channel, and these did not block
 -- signals. So a signal handler of the program could run on a gRPC thread, and a program that blocks
 -- a signal to wait for it was killed by the signal.
 local SIGTERM = 2 ^ (uv.constants.SIGTERM - 1)
