@@ -135,8 +135,7 @@ describe("a stream that breaks", function()
 
   it("is reopened with all of its watches", function()
     local COUNT, held, wishes = 5, {}, {}
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
-    finally(function() holder:close() end)
+    local holder = connect()
     stage:connect()
     for i = 1, COUNT do
       held[i] = assert(holder:lock("w" .. i))

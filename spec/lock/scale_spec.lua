@@ -25,18 +25,13 @@ local MANY = [[
   end
 ]]
 
--- The processes that a failed test leaves would slow down the next test.
-
 describe("a client", function()
   it("needs structs of at most 1 KB for each lock that it holds", function()
     assert.is_true(core.HOLD_SIZE <= 1024, core.HOLD_SIZE)
   end)
 
   it("holds 1,000 locks on one lease and renews them with at most 20 requests in 4.2 s", function()
-    local client = assert(etcdlock.connect {
-      endpoints = etcd:endpoints(), prefix = prefix, ttl = 4,
-    })
-    finally(function() client:close() end)
+    local client = connect { ttl = 4 }
     local COUNT = 1000
     local locks, last = {}, 0
     for i = 1, COUNT do
@@ -124,10 +119,7 @@ describe("a queue of 300 waiters", function()
       for i = 1, #clients do clients[i]:close(1) end
     ]]
     -- The TTL is long, because with 300 waiters at once etcd may not answer for many seconds.
-    local holder = assert(etcdlock.connect {
-      endpoints = etcd:endpoints(), prefix = prefix, ttl = 30,
-    })
-    finally(function() holder:close() end)
+    local holder = connect { ttl = 30 }
     local first = assert(holder:lock "drained")
     local children = {}
     for i = 1, PROCESSES do
@@ -220,8 +212,7 @@ describe("fifty locks", function()
       print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
       client:close(1)
     ]]
-    local holder = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
-    finally(function() holder:close() end)
+    local holder = connect()
     local locks = {}
     for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
     local waiter = proc.lua(WAITER, etcd:endpoints(), prefix .. "free/")
