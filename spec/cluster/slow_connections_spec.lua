@@ -22,6 +22,15 @@ it("a lock is granted and held although each answer takes 1.4 s", function()
   assert.is_true(lock:held())
 end)
 
+-- The hold deadline counted from the grant of the lease, which waits for the connection.
+it("the first hold is not lost at once on a line as slow as its TTL allows", function()
+  proxy:slow(1.4)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
+  local lock = assert(client:lock("a", { timeout = 30 }))
+  assert.equal("timeout", (select(3, lock:wait_lost(6))))
+  assert.is_true(lock:held())
+end)
+
 it("a hold outlives a connection that falls silent, with one endpoint", function()
   local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
   local lock = assert(client:lock "a")

@@ -415,7 +415,7 @@ static void on_key_gone(el_checked_key *key, bool detached) {
 }
 
 void el_client_session_settle_proving(el_client_session *session) {
-  int kind = el_session_driver_is_proven(session->driver)
+  int kind = el_session_driver_may_grant(session->driver)
                  ? EL_ENTRY_ON_LEASE_PROVEN
                  : EL_ENTRY_ON_LEASE_UNPROVEN;
   int64_t renewed_ms = el_session_driver_renewal_sent_ms(session->driver);

@@ -340,6 +340,8 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   el_session_actions actions;
   int64_t before = driver->session.hold_deadline;
   note_stall(driver);
+  driver->session.answer_ms =
+      el_channel_answer_ms(el_auth_channel(driver->env.auth));
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.hold_deadline > before) {
     el_shared_clear_proof_error(driver->env.shared);
@@ -465,6 +467,10 @@ bool el_session_driver_is_alive(const el_session_driver *driver) {
 
 el_session_end el_session_driver_end(const el_session_driver *driver) {
   return driver->session.end;
+}
+
+bool el_session_driver_may_grant(const el_session_driver *driver) {
+  return el_session_may_grant(&driver->session, el_now_ms());
 }
 
 bool el_session_driver_is_proven(const el_session_driver *driver) {

@@ -140,6 +140,10 @@ bool el_session_driver_is_proven(const el_session_driver *driver);
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
 
+/* el_session_driver_may_grant tells whether a hold may begin now (el_session_may_grant).
+ * @thread io */
+bool el_session_driver_may_grant(const el_session_driver *driver);
+
 /* el_session_driver_session returns the state machine of the session, to read. @thread io */
 const el_session *el_session_driver_session(const el_session_driver *driver);
 

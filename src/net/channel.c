@@ -26,6 +26,9 @@ enum {
    * because gRPC cannot be shut down while an attempt is under way. */
   CONNECT_MS = 1000,
   CONNECT_TLS_MS = 2500,
+  /* the same until etcd has answered once, because its distance is not known */
+  FIRST_MS = 3000,
+  FIRST_TLS_MS = 5000,
   CONNECT_DOUBLINGS = 2, /* up to limits for round trips of 2 s */
   CONNECT_ANSWERS = 4    /* the limit is at least so many times a slow answer */
 };
@@ -170,10 +173,12 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
  * attempt, because the members may be far away, and is not below what answers take. */
 static int connect_timeout_ms(const member_state *at) {
   int base = at->endpoint.is_tls ? CONNECT_TLS_MS : CONNECT_MS;
-  int limit = base << at->ch->n_failed, most = base << CONNECT_DOUBLINGS;
-  int64_t measured = CONNECT_ANSWERS * at->ch->health.slowest_ms;
-  if (limit < measured) limit = measured < most ? (int)measured : most;
-  return limit;
+  int64_t limit = base << at->ch->n_failed, most = base << CONNECT_DOUBLINGS;
+  int64_t known = at->ch->health.heard_ms == 0
+                      ? (at->endpoint.is_tls ? FIRST_TLS_MS : FIRST_MS)
+                      : CONNECT_ANSWERS * el_channel_answer_ms(at->ch);
+  if (limit < known) limit = known;
+  return (int)(limit < most ? limit : most);
 }
 
 static grpc_channel *create_channel(const el_endpoint *endpoint,
@@ -319,19 +324,28 @@ static void use(el_channel *ch, size_t member, const el_error *cause) {
   }
 }
 
+static bool is_in_state(const member_state *at, grpc_connectivity_state state) {
+  return at->grpc != NULL &&
+         grpc_channel_check_connectivity_state(at->grpc, 0) == state;
+}
+
 static bool is_connecting(const member_state *at) {
-  return at->grpc != NULL && grpc_channel_check_connectivity_state(
-                                 at->grpc, 0) == GRPC_CHANNEL_CONNECTING;
+  return is_in_state(at, GRPC_CHANNEL_CONNECTING);
 }
 
 /* Returns the member to use in place of the current one: the next to which the client is not just
- * connecting. If there is none, returns the current one. */
+ * connecting. If there is none, returns the current one. While the client is connecting to that, a
+ * member that is connected meanwhile comes first. */
 static size_t next_member(const el_channel *ch) {
-  for (size_t i = 1; i < ch->n; i++) {
+  bool is_waiting = is_connecting(&ch->members[ch->current]);
+  size_t found = ch->current;
+  for (size_t i = ch->n - 1; i >= 1; i--) {
     size_t next = (ch->current + i) % ch->n;
-    if (!is_connecting(&ch->members[next])) return next;
+    const member_state *at = &ch->members[next];
+    if (is_waiting && is_in_state(at, GRPC_CHANNEL_READY)) return next;
+    if (!is_connecting(at)) found = next;
   }
-  return ch->current;
+  return found;
 }
 
 /* An attempt to connect has its own limit. While it is under way, another member is tried; but if
@@ -366,6 +380,9 @@ static void on_unresponsive(el_health *health) {
   el_error cause;
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
+  if (!is_connecting(&ch->members[ch->current])) {
+    el_health_double_limit(&ch->health);
+  }
   leave(ch, &cause);
 }
 
@@ -495,14 +512,18 @@ void el_channel_call_started(el_channel *ch, el_health_call *call) {
 
 void el_channel_call_ended(el_channel *ch, el_health_call *call,
                            bool is_answered) {
+  member_state *at = &ch->members[ch->current];
+  if (is_answered && !is_connecting(at)) at->connecting_since_ms = 0;
   el_health_call_ended(&ch->health, call, is_answered);
+}
+
+int64_t el_channel_answer_ms(const el_channel *ch) {
+  return ch->health.slowest_ms;
 }
 
 int64_t el_channel_connecting_ms(const el_channel *ch) {
   const member_state *at = &ch->members[ch->current];
-  bool is_ready = at->grpc != NULL && grpc_channel_check_connectivity_state(
-                                          at->grpc, 0) == GRPC_CHANNEL_READY;
-  return is_ready ? 0 : connect_timeout_ms(at);
+  return is_in_state(at, GRPC_CHANNEL_READY) ? 0 : connect_timeout_ms(at);
 }
 
 /* ---- why connections fail ---- */

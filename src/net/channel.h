@@ -76,6 +76,10 @@ void el_channel_fail_over(el_channel *ch, size_t member, const el_error *cause);
  * @thread io */
 bool el_channel_is_healthy(const el_channel *ch);
 
+/* el_channel_answer_ms returns how long the slowest recent answer of the member in use took.
+ * @thread io */
+int64_t el_channel_answer_ms(const el_channel *ch);
+
 /* el_channel_connecting_ms returns how long it may take to connect to the member in use; 0: it is
  * connected. @thread io */
 int64_t el_channel_connecting_ms(const el_channel *ch);

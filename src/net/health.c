@@ -13,6 +13,7 @@ enum {
   LIMIT_MAX_MS = 2500,
   SLOWEST_TIMES = 4, /* answers of one kind differ by less */
   DOUBLINGS_MAX = 3,
+  ROUND_TRIPS = 3, /* of a call that waits for the connection */
   /* an answer that was slow counts for fewer and fewer of the next ones */
   FORGET_DIVISOR = 8
 };
@@ -54,7 +55,6 @@ static void on_timer(el_timer *timer) {
   if (TAILQ_EMPTY(&health->pending)) return;
   if (now_ms >= health->quiet_since_ms + limit_ms &&
       health->is_unresponsive(health)) {
-    health->n_timeouts++;
     cancel_before(health, INT64_MAX);
     health->on_unresponsive(health);
   } else {
@@ -84,6 +84,8 @@ void el_health_call_started(el_health *health, el_health_call *call,
   call->is_measured = is_connected;
 }
 
+void el_health_double_limit(el_health *health) { health->n_timeouts++; }
+
 void el_health_heard(el_health *health) {
   health->quiet_since_ms = health->heard_ms = el_now_ms();
 }
@@ -111,7 +113,7 @@ static void note_answer(el_health *health, const el_health_call *call) {
   int64_t took_ms = el_now_ms() - call->sent_ms;
   health->n_timeouts = 0;
   el_health_heard(health);
-  if (!call->is_measured) return;
+  if (!call->is_measured) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
 }

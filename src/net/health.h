@@ -8,7 +8,7 @@
  * another connection.
  *
  * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. It doubles
- * with each time that it passes without an answer: the network or the disk may be slower than
+ * with each time that it passes without an answer of a connected member: the network or the disk may be slower than
  * anything seen so far. Calls with may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
@@ -25,7 +25,7 @@ struct el_health_call {
   /* called if no pending call was answered in time */
   void (*cancel)(el_health_call *call);
   int64_t sent_ms;  /* by el_now_ms */
-  bool is_measured; /* how long its answer takes is the time for an answer */
+  bool is_measured; /* false: its time contains that of the connection */
   bool is_pending;  /* in the list |pending| */
   TAILQ_ENTRY(el_health_call) link;
 };
@@ -47,7 +47,7 @@ struct el_health {
   int64_t moved_ms;      /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* the limit of the calls to the member before */
   int64_t slowest_ms;    /* how long the slowest recent answer took */
-  /* how often all calls were cancelled since the last answer */
+  /* how often the limit was doubled since the last answer */
   int n_timeouts;
   TAILQ_HEAD(, el_health_call) pending; /* calls that have no answer yet */
 };
@@ -61,6 +61,10 @@ void el_health_init(el_health *health, el_timers *timers,
  * |is_connected|. @thread io */
 void el_health_call_started(el_health *health, el_health_call *call,
                             bool is_connected);
+
+/* el_health_double_limit doubles the limit until the next answer, because the member in use may be
+ * slow. @thread io */
+void el_health_double_limit(el_health *health);
 
 /* el_health_heard counts as an answer to a call, for example while the client is connecting.
  * @thread io */

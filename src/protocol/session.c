@@ -22,8 +22,9 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 2,
-  FORGET_DIVISOR =
-      8, /* a slow answer counts for fewer and fewer of the next ones */
+  /* A proof takes two answers: to a keepalive, and to a read. */
+  PROOF_ANSWERS = 2,
+  PROOF_DIVISOR = 4,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
@@ -66,6 +67,14 @@ int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
       now_ms < session->proven_ms + EL_SESSION_FRESH_PROOF_MS &&
       now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
   return is_fresh ? session->proven_rev : 0;
+}
+
+bool el_session_may_grant(const el_session *session, int64_t now_ms) {
+  int64_t proof_ms = clamp(PROOF_ANSWERS * session->answer_ms, 0,
+                           session->ttl_ms / PROOF_DIVISOR);
+  return el_session_is_proven(session, now_ms) &&
+         (session->hold_deadline > session->first_deadline ||
+          now_ms + proof_ms < session->hold_deadline);
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -207,10 +216,6 @@ static void record_renewal(el_session *session, const el_session_event *event,
                                  .answered_ms = now_ms,
                                  .ttl_ms = ttl_ms,
                                  .term = event->term};
-  session->answer_ms -= session->answer_ms / FORGET_DIVISOR;
-  if (now_ms - event->outcome.sent_ms > session->answer_ms) {
-    session->answer_ms = now_ms - event->outcome.sent_ms;
-  }
   session->failures = 0;
   session->renewing_since = 0;
   session->unanswered = 0;
@@ -242,6 +247,7 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
     session->id = event->id;
     record_renewal(session, event, now_ms);
     session->ttl_ms = session->latest.ttl_ms;
+    session->first_deadline = deadline_of(&session->latest);
     push(out, EL_SESSION_REPORT_READY);
     return;
   }
