@@ -38,7 +38,7 @@ end
 
 local function judge(list)
   local lines = {}
-  for i, entry in ipairs(list) do lines[i] = cjson.encode(entry) .. "\n" end
+  for i, entry in ipairs(list) do lines[i] = json.encode(entry) .. "\n" end
   local path = temporary.directory() .. "/history.jsonl"
   write_file(path, table.concat(lines))
   local out, status, err = proc.run({ "sh", "spec/stress/judge.sh", path }, { seconds = 600 })

@@ -16,7 +16,7 @@
 -- A hold that was lost ends between the last look that saw it held and the look that did not. A
 -- downgrade ends a write hold and begins a read hold.
 
-local cjson = require "cjson"
+local json = require "dkjson"
 local faults = require "spec.stress.faults"
 local loop = require "spec.stress.loop"
 local plan = require "spec.stress.plan"
@@ -32,7 +32,7 @@ local function write(fields)
     fields[field] = fields[field] and ("%.0f"):format(fields[field] * 1e9)
   end
   fields.token = ("%.0f"):format(fields.token)
-  file:write(cjson.encode(fields), "\n")
+  file:write(json.encode(fields), "\n")
 end
 
 -- Writes the |hold|, which ended between the times |ends| and |ended|.
