@@ -17,9 +17,10 @@ local TICK = 1e6 / 100 -- µs of one clock tick, the unit of CPU times in /proc
 
 -- Returns the first argument of the programs of |entrant| in |row|. `marks` is in memory if
 -- possible, because only the server should use the disk during a measurement.
-local function job_of(entrant, row, endpoint)
+local function job_of(entrant, row, server)
   local job = {
-    work = "lock", endpoint = endpoint, owners = row.owners, names = row.names,
+    work = "lock", endpoint = server.endpoint, socket = server.socket,
+    owners = row.owners, names = row.names,
     hold = row.hold or 0, prefix = row.id .. "/" .. entrant.label:gsub("%W", ""),
   }
   if row.processes > 1 then
@@ -48,7 +49,7 @@ function Crowd.start(entrant, row, server)
     return nil, "there is no " .. entrant.needs
   end
   local self = setmetatable({ children = {}, row = row, server = server }, Crowd)
-  local job, argv = job_of(entrant, row, server.endpoint), {}
+  local job, argv = job_of(entrant, row, server), {}
   self.stock = job.stock
   for i, word in ipairs(entrant.argv) do argv[i] = word end
   argv[#argv + 1] = json.encode(job)

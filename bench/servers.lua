@@ -53,16 +53,18 @@ end
 -- Starts a Redis. It answers a write when the write is on the disk ("always"), as etcd does, or up
 -- to a second before that ("everysec").
 local function redis(fsync)
-  local port = ports.free()
+  local port, dir = ports.free(), temporary.directory()
   local process = proc.spawn {
-    "redis-server", "--port", port, "--dir", temporary.directory(), "--save", "",
-    "--appendonly", "yes", "--appendfsync", fsync,
+    "redis-server", "--port", port, "--unixsocket", dir .. "/redis.sock", "--dir", dir,
+    "--save", "", "--appendonly", "yes", "--appendfsync", fsync,
   }
   wait.eventually(function()
     return proc.run { "redis-cli", "-p", port, "PING" } == "PONG\n"
   end, 20, "Redis answers")
   local version = proc.run({ "redis-server", "--version" }):match "v=(%S+)"
-  return single(process, port, "Redis " .. version)
+  local server = single(process, port, "Redis " .. version)
+  server.socket = "unix:" .. dir .. "/redis.sock" -- for nginx
+  return server
 end
 
 function M.redis_everysec() return redis "everysec" end

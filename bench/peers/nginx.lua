@@ -83,10 +83,9 @@ end
 
 if not Nginx.has_lua() then error("nginx has no Lua", 0) end
 if not uv.fs_stat "/usr/bin/wrk" then error("there is no wrk", 0) end
-local address = job.endpoint:gsub("^%a+://", "")
 local nginx = Nginx.start {
   build = "build/jit",
-  main = ("env REDIS=%s;"):format(address),
+  main = ("env REDIS=%s;"):format(job.socket or ""),
   http = "keepalive_requests 1000000; lua_socket_pool_size 512;",
   init = INIT:format(uv.cwd()),
   init_worker = job.lock == "etcdlock" and CONNECT:format(job.endpoint) or "",
