@@ -24,7 +24,7 @@ end)
 
 -- The hold deadline counted from the grant of the lease, which waits for the connection.
 it("the first hold is not lost at once on a line as slow as its TTL allows", function()
-  proxy:slow(1.4)
+  proxy:slow(1.2)
   local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
   local lock = assert(client:lock("a", { timeout = 30 }))
   assert.equal("timeout", (select(3, lock:wait_lost(6))))

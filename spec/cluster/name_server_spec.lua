@@ -1,0 +1,80 @@
+-- Tests endpoints with a host name whose name server is slow or silent.
+-- Needs: one plain member.
+
+local NameServer = require "spec.support.servers.name_server"
+
+-- Prints for each line of input how long a try took, its code or "granted", and the message.
+local CLIENT = [[
+  local endpoint, prefix = ...
+  local core = require "etcdlock.core"
+  local client = assert(require("etcdlock").connect {
+    endpoints = endpoint, prefix = prefix, ttl = 30, env = false,
+  })
+  local held
+  for line in io.lines() do
+    local from = core.now()
+    local lock, message, code = client:lock(line, { timeout = 5 })
+    held = held or lock
+    print(("%.3f %s %s"):format(core.now() - from, code or "granted",
+      message or tostring(held:held())))
+  end
+]]
+
+local names, proxy, child
+
+local function start()
+  names, proxy = NameServer.start(), Swallow.start(suite.endpoint())
+  return names ~= nil
+end
+
+local function connect_by_name()
+  child = names:client(CLIENT, "http://etcd.test:" .. proxy:endpoint():match "%d+$", prefix)
+end
+
+-- Lets the client lock |name|. Returns the seconds that this took, the code, and the message.
+local function lock(name)
+  child:send(name)
+  local seconds, code, message = child:expect("^(%S+) (%S+) (.*)", 20)
+  return tonumber(seconds), code, message
+end
+
+after_each(function()
+  proc.destroy_children()
+  if names then names:stop() end
+  proxy:stop()
+  clear_etcd()
+end)
+
+it("a client connects although its name server leaves queries for IPv6 unanswered", function()
+  if not start() then return pending "this user may not start a name server" end
+  names.is_deaf_to_ipv6 = true
+  connect_by_name()
+  local seconds, code, message = lock "a"
+  assert.equal("granted", code, message)
+  assert.is_true(seconds < 3 + wait.SLACK, seconds .. " s")
+end)
+
+it("the message of a failed call names the host if its name server is silent", function()
+  if not start() then return pending "this user may not start a name server" end
+  names.is_silent = true
+  connect_by_name()
+  local _, code, message = lock "a"
+  assert.equal("unavailable", code)
+  assert.matches("etcd etcd.test:%d+: the host name cannot be resolved", message)
+end)
+
+it("a client goes on soon after its name server and etcd were away together", function()
+  if not start() then return pending "this user may not start a name server" end
+  connect_by_name()
+  assert.equal("granted", (select(2, lock "a")))
+  proxy:swallow()
+  names.is_silent = true
+  assert.equal("unavailable", (select(2, lock "b")))
+  assert.equal("unavailable", (select(2, lock "b")))
+  proxy:forward()
+  names.is_silent = false
+  local seconds, code, message = lock "b"
+  assert.equal("granted", code, message)
+  assert.is_true(seconds < 3 + wait.SLACK, seconds .. " s")
+  assert.equal("true", message) -- the first hold
+end)
