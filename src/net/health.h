@@ -77,8 +77,7 @@ void el_health_moved(el_health *health);
 /* el_health_is_silent tells whether no answer has come for as long as answers may take. @thread io */
 bool el_health_is_silent(const el_health *health);
 
-/* el_health_connected records that a connection to the member took |took_ms|, two round trips or
- * more. @thread io */
+/* el_health_connected records that a connection to the member took |took_ms|. @thread io */
 void el_health_connected(el_health *health, int64_t took_ms);
 
 /* el_health_call_ended removes |call|, and does no harm if |call| was cancelled or never added.

@@ -24,6 +24,9 @@ enum {
   ANSWER_TIMES = 2,
   /* A proof takes two answers: to a keepalive, and to a read. */
   PROOF_ANSWERS = 2,
+  /* On a slow network, a keepalive is answered before the read that proves the one before it. Its
+   * own read does not wait for that. */
+  READS_MAX = 2,
   PROOF_DIVISOR = 4,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
@@ -155,8 +158,8 @@ static void on_proof(el_session *session, const el_session_event *event,
 }
 
 static void read_key(el_session *session, el_session_actions *out) {
-  if (session->holds > 0 && !session->is_reading) {
-    session->is_reading = true;
+  if (session->holds > 0 && session->reads < READS_MAX) {
+    session->reads++;
     session->read_at = 0;
     push(out, EL_SESSION_READ_KEY);
   }
@@ -164,7 +167,7 @@ static void read_key(el_session *session, el_session_actions *out) {
 
 static void on_read_answer(el_session *session, const el_session_event *event,
                            int64_t now_ms, el_session_actions *out) {
-  session->is_reading = false;
+  session->reads--;
   if (!event->outcome.is_done) {
     session->read_at = el_retry_next(&event->outcome, now_ms,
                                      &session->read_failures, session->salt);

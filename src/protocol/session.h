@@ -174,7 +174,7 @@ typedef struct el_session {
   int64_t renew_at;
   /* when to read a key again; 0: after the next renewal */
   int64_t read_at;
-  bool is_reading;       /* a read of a key is in flight */
+  uint8_t reads;         /* reads of a key in flight */
   uint8_t read_failures; /* failed reads in a row */
   int holds;             /* keys that are held or about to be */
   /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost */
