@@ -302,7 +302,7 @@ function M.fail(call, outcome, fn)
   end)
   local possible = made and " " .. table.concat(made.outcomes, " ") .. " "
   if results[1] and not made then
-    check.raise(string.format("testing.fail: the function makes no call %s", call))
+    check.raise(string.format("testing.fail: the function makes no call %s that could fail", call))
   elseif results[1] and not possible:find(" " .. outcome .. " ", 1, true) then
     check.raise(string.format("testing.fail: this %s cannot end with %s, only with%s", call,
       outcome, possible))
@@ -366,7 +366,7 @@ function M.each_failure(fn, is_right)
   end)
   if fault or not made[1] then
     return nil, "testing.each_failure: without a failure: "
-      .. (fault or "fn makes no call of a client")
+      .. (fault or "fn makes no call of a client that could fail")
   end
   for i, call in ipairs(made) do
     for _, outcome in ipairs(call.outcomes) do

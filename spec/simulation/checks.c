@@ -616,6 +616,7 @@ void checks_on_decided(user *of, const el_error *err) {
     return;
   }
   checks.n_grants++;
+  checks.idle_us[of->token] = 0;
   world_trace("%s is granted", describe(of));
   check_grant(of);
 }

@@ -120,6 +120,16 @@ describe("testing.eventually", function()
 end)
 
 describe("testing.lose", function()
+  it("leaves every name of the hold free", function()
+    for _, reason in ipairs { "expired", "max_hold" } do
+      for _ = 1, 20 do
+        assert(client:multi_lock { "a", "b" })
+        assert.is_true(testing.lose("b", reason))
+        assert(assert(other:try_multi_lock { "a", "b" }):unlock())
+      end
+    end
+  end)
+
   for reason in pairs(require("etcdlock.testing.calls").REASONS) do
     it("ends a hold now: " .. reason, function()
       local told
@@ -219,7 +229,7 @@ describe("testing.fail", function()
   it("raises the function's error, and if the call cannot be made to fail", function()
     assert.has_error(function() testing.fail("lock:get", "lost", function() error "oops" end) end)
     assert.has_error(function() testing.fail("lock:get", "lost", put) end,
-      "testing.fail: the function makes no call lock:get")
+      "testing.fail: the function makes no call lock:get that could fail")
     assert.has_error(function() testing.fail("lock:put", "locked", put) end,
       "testing.fail: this lock:put cannot end with locked, only with lost unavailable applied ")
     local function nested() testing.outage(put) end

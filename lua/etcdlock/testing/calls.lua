@@ -35,7 +35,7 @@ end
 
 local program = setmetatable({}, { __mode = "k" }) -- set of the clients that the program has used
 local pretended = setmetatable({}, { __mode = "k" }) -- core lock -> reason
-local check_lock = Lock.check
+local check_lock, read_queue = Lock.check, Client.queue
 
 -- Makes core locks in `pretended` report that reason.
 local function pretend_reasons(core_lock)
@@ -49,7 +49,20 @@ local function pretend_reasons(core_lock)
   pretend_reasons = nil
 end
 
---- Ends the hold of `lock`, which is held. Returns when its client knows of the loss.
+-- Returns true if a queue of `lock` has the key of its hold.
+local function is_queued(lock)
+  for _, name in ipairs(lock:names()) do
+    for _, entry in ipairs(assert(read_queue(lock._client, name))) do
+      if entry.token == lock:token() then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+--- Ends the hold of `lock`, which is held. Returns when its client knows of the loss and has deleted
+-- the keys, unless other readers hold by the same key.
 function M.end_hold(lock, reason)
   if reason == "max_hold" then
     lock._core:expire(0.001)
@@ -68,6 +81,13 @@ function M.end_hold(lock, reason)
   end
   while lock:_left() do
     check_lock(lock) -- the client learns of the loss
+  end
+  for other in pairs(M.find_holds()) do
+    if other:key() == lock:key() then
+      return
+    end
+  end
+  while is_queued(lock) do
   end
 end
 
