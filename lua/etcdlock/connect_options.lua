@@ -108,8 +108,9 @@ end
 -- @tfield[opt=false] boolean allow_plaintext_auth `true`: the client may send a password or token
 --   in plain text to another machine; otherwise `connect` fails with `invalid`
 -- @tfield[opt=32] count|false handoff number of holds in a row, 1 to 1000000, for which owners of
---   this client may [hand a lock off](#handoff) to each other; `false`: they never do
--- @tfield[opt=0.05] seconds handoff_time time, 0 to 60, after which no further such hold begins
+--   this client may [hand a lock off](#handoff) to each other; 1 or `false`: never
+-- @tfield[opt=0.05] seconds handoff_time time after the grant, 0 to 60, after which no hold begins
+--   by handoff
 -- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be unreachable, every call
 --   fails with `unavailable` at once, also a call that already waits. The client learns of the
 --   outage when a first call fails. A read in the background tells when etcd answers again

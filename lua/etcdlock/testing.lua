@@ -39,7 +39,9 @@ while grep -q '^State:.[%s]' /proc/$pid/task/*/status; do :; done]]
 
 local directory -- of the private etcd; nil: there is no such etcd
 local defaults -- options that etcdlock.connect uses as defaults; nil: M.start was not called
-local pauses -- client that M.eventually uses to wait in every event loop; nil until it is needed
+-- Client with a lock. M.eventually waits for its loss, because this works in every event loop. nil
+-- until it is needed.
+local pauses, pause_lock
 
 local connect = etcdlock.connect
 
@@ -136,7 +138,7 @@ function M.stop()
   if directory then
     os.execute(STOP_ETCD:format(directory, directory))
   end
-  directory, defaults, pauses = nil, nil, nil
+  directory, defaults, pauses, pause_lock = nil, nil, nil, nil
   return true
 end
 
@@ -148,12 +150,25 @@ local function signal_etcd(where, signal, states)
   return true
 end
 
+local PAUSES_TTL = 300 -- seconds, longer than any M.pause
+
+local function take_pause_lock()
+  if not pause_lock then
+    pauses = assert(M.connect { ttl = PAUSES_TTL })
+    pause_lock = assert(pauses:lock(tostring(M), { owner = M }))
+  end
+  return pause_lock
+end
+
 --- Makes the private etcd stand still until `testing.resume`. Calls then take as long as in any
 -- outage, `lock:put` 5 s for example. `testing.outage` takes no time.
 -- @treturn true
 -- @fail never
 -- @raise if there is no private etcd
 function M.pause()
+  if directory then
+    take_pause_lock() -- M.eventually may need it before M.resume
+  end
   return signal_etcd("testing.pause", "STOP", "^T")
 end
 
@@ -193,8 +208,6 @@ end
 -- Seconds between two calls of the condition of M.eventually.
 local PAUSE = 0.005
 
-local pause_count = 0
-
 --- Calls `condition` every 5 ms until it returns a true value, and returns that value. In an event
 -- loop only the coroutine waits.
 -- @tparam function condition
@@ -206,17 +219,12 @@ function M.eventually(condition, seconds)
   check.callable("testing.eventually", "condition", condition)
   check.seconds("testing.eventually", "seconds", seconds)
   seconds = seconds or 5
-  pauses = pauses or assert(M.connect())
-  pause_count = pause_count + 1
-  local ends, name = core.now() + seconds, tostring(M) .. pause_count
-  local _, value = assert(pauses:with_lock(name, function(lock)
-    local value = condition()
-    while not value and core.now() < ends do
-      lock:wait_lost(PAUSE)
-      value = condition()
-    end
-    return value
-  end))
+  local lock, ends = take_pause_lock(), core.now() + seconds
+  local value = condition()
+  while not value and core.now() < ends do
+    lock:wait_lost(PAUSE)
+    value = condition()
+  end
   if value then
     return value
   end

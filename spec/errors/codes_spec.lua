@@ -98,6 +98,8 @@ describe("a failed request", function()
   -- caller reads.
   local PLAIN = {
     { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own text is unchanged
+    { "failed to connect to all addresses; last error: UNKNOWN: unix:/resolv/etcd: No such file or "
+      .. "directory", "the Unix socket does not exist" },
     { "DNS resolution failed for a.invalid:2379: C-ares status is not ARES_SUCCESS qtype=A "
       .. "name=a.invalid is_balancer=0: Domain name not found",
       "the host name cannot be resolved" },
@@ -115,8 +117,6 @@ describe("a failed request", function()
     { "Received RST_STREAM with error code 8", "the server has ended the call" },
     { "Transport closed", "the server has closed the connection" },
     { "Received message larger than max (40000000 vs. 33554432)", "the answer is too large" },
-    { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "
-      .. "directory", "the Unix socket does not exist" },
     { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Too many open "
       .. "files", "this process cannot open a socket (ulimit -n, RLIMIT_NOFILE)" },
     { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Cannot "

@@ -447,6 +447,13 @@ static bool has_rival(const user *of) {
   return false;
 }
 
+/* A plain lock reads the keys of permits below its name, page by page. */
+static int64_t prompt_us(const user *of) {
+  return of->wish.mode == EL_MODE_LOCK && programs_behave.kinds == KINDS_PERMIT
+             ? 3 * PROMPT_US
+             : PROMPT_US;
+}
+
 /* Returns for how long |of| may wait although nothing is in its way. */
 static int64_t limit_us(const user *of) {
   int64_t ttl_ms = 0;
@@ -455,7 +462,7 @@ static int64_t limit_us(const user *of) {
   }
   switch (checks.mood) {
     case MOOD_CALM:
-      return PROMPT_US;
+      return prompt_us(of);
     case MOOD_DEAF:
       return ((ttl_ms > REREAD_MS ? ttl_ms : REREAD_MS) +
               ttl_ms / KEEPALIVE_DIV) *
@@ -534,7 +541,7 @@ static void check_wait(const user *of) {
       world_now_us() - of->joined_us - (of->in->stopped_us - of->stopped_us);
   if (of->wish.timeout_ms >= 0) check_time(of, took_us, of->wish.timeout_ms);
   if (checks.is_calm && of->wish.try_once) {
-    check_time(of, took_us, PROMPT_US / WORLD_MS);
+    check_time(of, took_us, prompt_us(of) / WORLD_MS);
   }
 }
 
@@ -691,6 +698,9 @@ void checks_on_released(user *of, const el_error *err) {
 }
 
 void checks_on_end(program *of) {
+  int64_t left_us;
+  for (int i = 0; i < of->n_users; i++)
+    holds(&of->users[i], &left_us); /* records the lock delay */
   for (int i = 0; of->has_crashed && i < of->n_users; i++) {
     of->has_crashed = false; /* for |holds| */
     record_delay(&of->users[i]);
@@ -721,7 +731,14 @@ void checks_on_waited(user *of, bool is_told) {
 /* Tells whether |key| is that of a hold that was lost, whose lock delay is not over. */
 static bool is_delayed(const etcd_key *key) {
   for (int i = 0; i < checks.n_delayed; i++) {
-    if (checks.delayed[i].token == key->create_rev) return true;
+    const delayed_hold *it = &checks.delayed[i];
+    char marker[KEY_MAX];
+    int len = snprintf(marker, sizeof marker, "n%d/write/read/%" PRIx64,
+                       it->wish.names[0], it->token);
+    if (it->token == key->create_rev ||
+        el_bytes_are_equal(key->key, (el_bytes){marker, (size_t)len})) {
+      return true;
+    }
   }
   return false;
 }

@@ -13,7 +13,7 @@
 
 enum {
   SLICE_MS = 1000, /* of a wait that blocks its program */
-  CLOSE_MS = 500   /* what a close may take */
+  CLOSE_MS = 2000  /* what a close may take: the client may have to connect */
 };
 
 behaviour programs_behave;

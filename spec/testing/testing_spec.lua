@@ -112,6 +112,14 @@ describe("a client of testing.connect", function()
 end)
 
 describe("testing.eventually", function()
+  it("keeps its limit while etcd stands still", function()
+    local from = core.now()
+    testing.pause()
+    assert_fails("timeout", testing.eventually(function() return false end, 0.3))
+    testing.resume()
+    assert.is_true(core.now() - from < 1 + wait.SLACK)
+  end)
+
   it("gives up after its time", function()
     local count = 0
     assert_fails("timeout", testing.eventually(function() count = count + 1 end, 0.03))

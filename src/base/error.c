@@ -153,6 +153,7 @@ static const struct {
   bool is_end_appended;
 } plain[] = {
     {"etcdserver:", NULL, false},
+    {"No such file or directory", "the Unix socket does not exist", false},
     {"resol", "the host name cannot be resolved", false},
     {"tcp handshaker shutdown", "no connection in time", false},
     {"Handshake timed out", "no connection in time", false},
@@ -165,7 +166,6 @@ static const struct {
     {"RST_STREAM", "the server has ended the call", false},
     {"Transport closed", "the server has closed the connection", false},
     {"Received message larger than max", "the answer is too large", false},
-    {"No such file or directory", "the Unix socket does not exist", false},
     {"Too many open files",
      "this process cannot open a socket (ulimit -n, RLIMIT_NOFILE)", false},
     {"Cannot allocate memory",

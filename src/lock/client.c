@@ -95,9 +95,9 @@ static bool is_settled(const el_client *cl) {
           el_request_queue_wrong_cluster(cl->shared->requests) == NULL);
 }
 
-/* Tells whether the session has ended and no key that it must delete is left. The end of the lease
- * deletes its keys. If the session has left its lease to expire, the entries delete their keys
- * instead. */
+/* Tells whether the session has ended and nothing is left to delete. The end of the lease deletes
+ * its keys. If the session has left its lease to expire, the entries delete their keys instead, so
+ * none of them may be left. */
 static bool is_session_over(const el_client_session *session) {
   return el_session_driver_is_over(session->driver) &&
          (el_session_driver_end(session->driver) !=
@@ -119,11 +119,11 @@ static void stop_if_closed(el_client *cl) {
  *
  * The order of the steps is important:
  *  1. Losses come first. After the session has expired, no holder may look held and no waiter may be
- *     granted. A renewed session must not take over holds that it does not
- *     cover. The hold deadline ends before the holds are marked as lost one by one; otherwise some
- *     of them would still look held while others are lost.
- *  2. The hold deadlines are published after the lost locks are marked (see el_hold_deadline). The
- *     grants that these deadlines cover come after that.
+ *     granted. A renewed session must not take over holds that it does not cover. The hold deadline
+ *     ends before the holds are marked as lost one by one; otherwise some of them would still look
+ *     held while others are lost.
+ *  2. The hold deadline is published after the lost locks are marked (see el_hold_deadline). The
+ *     grants that it covers come after that.
  *  3. The local queues start their next waiters, because each step before may have freed an entry.
  *  4. The session learns how many keys are held, when that number is final. */
 static void settle_once(el_client *cl) {

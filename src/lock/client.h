@@ -45,8 +45,8 @@ el_shared *el_client_shared(const el_client *cl);
 /* el_client_breaker returns the circuit breaker of |cl|. @thread lua */
 el_breaker *el_client_breaker(const el_client *cl);
 
-/* el_client_alive_ms returns for how many milliseconds from now the lease of the client is alive, by
- * the last answered keepalive; 0: it has none. @thread lua */
+/* el_client_alive_ms returns how many milliseconds the lease of the client is still alive, by the
+ * last answered keepalive; 0: there is no such lease. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
 /* el_client_alarm pushes |id| to |wake| in |ms| milliseconds. |wake| must live as long as the

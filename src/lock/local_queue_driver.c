@@ -22,8 +22,8 @@ typedef struct contention_query {
   el_request request;
   /* the entry; NULL: the query was cancelled, its answer is ignored */
   client_entry *at;
-  /* If there is no answer, the key may linger on: an earlier query has found no waiter, and etcd
-   * grants the lock to nobody meanwhile. */
+  /* If there is no answer, the key may linger on until the next query: etcd grants the lock to
+   * nobody meanwhile. */
   bool is_repeated;
   el_keys keys;
   int64_t rev; /* create_revision of the held key */

@@ -16,7 +16,7 @@ enum { EL_ENDPOINTS_MAX = 32 };
 /* el_plain_options are the options that need no check in C. */
 typedef struct el_plain_options {
   int64_t ttl_ms; /* TTL of the lease, without the lock delay */
-  /* how long locks stay taken after the TTL if the client crashes; 0: not */
+  /* how long locks stay taken after the TTL if the client crashes; 0: not at all */
   int64_t lock_delay_ms;
   el_handoff_limits handoff; /* the handoff budget */
   bool fail_fast;            /* calls fail at once while etcd is unreachable */

@@ -171,7 +171,7 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
   if (driver->is_stopping ||
       !el_request_queue_check_lease_answer(driver->env.requests,
                                            &answer->lease) ||
-      !current) {
+      !current || !el_session_driver_is_alive(driver)) {
     return;
   }
   for (size_t i = 0; i < answer->n; i++) {

@@ -38,8 +38,8 @@ typedef struct el_session_env {
   el_auth *auth;
   el_request_queue *requests;
   el_timers *timers;
-  /* the driver shows the lease, the time until which it is alive, and the last error to other
-   * threads by this */
+  /* through this the driver shows other threads its lease, until when that is alive, and the last
+   * error */
   el_shared *shared;
   int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
   int64_t lock_delay_ms; /* 0: none */

@@ -20,13 +20,17 @@
  * a diagnosis has found is reported for CAUSE_VALID_MS. */
 enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
 
+/* How long the end of a channel waits for the threads of all diagnoses. They end at once, unless
+ * they are in a call of the resolver. */
+enum { DIAGNOSES_STOP_MS = 100 };
+
 enum {
   /* The first time limits of an attempt to connect, without and with TLS. The limit with TLS is
    * longer, because many TLS handshakes at once take long. Neither is longer than necessary,
    * because gRPC cannot be shut down while an attempt is under way. */
   CONNECT_MS = 1000,
   CONNECT_TLS_MS = 2500,
-  /* the same until etcd has answered once, because its distance is not known */
+  /* the same until a connection or an answer has come, because the distance is not known */
   FIRST_MS = 3000,
   FIRST_TLS_MS = 5000,
   CONNECT_DOUBLINGS = 2, /* up to limits for round trips of 2 s */
@@ -174,7 +178,7 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
 static int connect_timeout_ms(const member_state *at) {
   int base = at->endpoint.is_tls ? CONNECT_TLS_MS : CONNECT_MS;
   int64_t limit = base << at->ch->n_failed, most = base << CONNECT_DOUBLINGS;
-  int64_t known = at->ch->health.heard_ms == 0
+  int64_t known = !at->ch->health.is_measured
                       ? (at->endpoint.is_tls ? FIRST_TLS_MS : FIRST_MS)
                       : CONNECT_ANSWERS * el_channel_answer_ms(at->ch);
   if (limit < known) limit = known;
@@ -213,8 +217,8 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
        * 20 s. An attempt that ends sooner is followed by another. */
       INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, DNS_MS),
       mutator_arg(mutator),
-      /* The name that the server's certificate must contain. This is the last element, because it
-       * is left out if the name is the host of the endpoint. */
+      /* The name that etcd's certificate must contain, or "localhost" for a Unix socket. This is the
+       * last element, because it is left out otherwise. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
 #undef INT_ARG
@@ -295,6 +299,9 @@ static void on_recreate(el_timer *timer) {
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
       if (at->ch->n_failed < CONNECT_DOUBLINGS) at->ch->n_failed++;
+      /* The next attempts have more time to fail, and so to tell their cause, before calls go on to
+       * the next member. */
+      el_health_double_limit(&at->ch->health);
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
@@ -333,17 +340,17 @@ static bool is_connecting(const member_state *at) {
   return is_in_state(at, GRPC_CHANNEL_CONNECTING);
 }
 
-/* Returns the member to use in place of the current one: the next to which the client is not just
- * connecting. If there is none, returns the current one. While the client is connecting to that, a
- * member that is connected meanwhile comes first. */
+/* Returns the member to use next: the first after the current one to which no attempt to connect is
+ * under way. If the client is still connecting to the current one, a connected member comes first.
+ * If there is none, returns the current one. */
 static size_t next_member(const el_channel *ch) {
   bool is_waiting = is_connecting(&ch->members[ch->current]);
   size_t found = ch->current;
-  for (size_t i = ch->n - 1; i >= 1; i--) {
+  for (size_t i = 1; i < ch->n; i++) {
     size_t next = (ch->current + i) % ch->n;
     const member_state *at = &ch->members[next];
     if (is_waiting && is_in_state(at, GRPC_CHANNEL_READY)) return next;
-    if (!is_connecting(at)) found = next;
+    if (found == ch->current && !is_connecting(at)) found = next;
   }
   return found;
 }
@@ -428,12 +435,18 @@ void el_channel_set_token(el_channel *ch, const char *token) {
 const char *el_channel_token(const el_channel *ch) { return ch->token; }
 
 void el_channel_free(el_channel *ch) {
+  int64_t until_ms = el_now_ms() + DIAGNOSES_STOP_MS;
   el_channel_set_token(ch, NULL);
   el_health_destroy(&ch->health);
   drop_all_channels(ch);
   for (size_t i = 0; i < ch->n; i++) {
     if (ch->members[i].diagnosis != NULL) {
-      el_diagnosis_stop(ch->members[i].diagnosis);
+      el_diagnosis_cancel(ch->members[i].diagnosis);
+    }
+  }
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].diagnosis != NULL) {
+      el_diagnosis_stop(ch->members[i].diagnosis, until_ms);
     }
     end_waits(&ch->members[i], NULL);
   }

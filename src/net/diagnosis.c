@@ -8,18 +8,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "base/completion.h"
 
 /* The only event of the completion |ended|. */
 enum { ENDED = 1 };
 
-enum {
-  PROBE_TIMEOUT_MS = 1000,
-  /* How long el_diagnosis_stop waits for the thread. The thread ends at once, unless it is
-   * resolving a host name. */
-  STOP_MS = 300
-};
+enum { PROBE_TIMEOUT_MS = 1000 };
 
 struct el_diagnosis {
   el_command command; /* first: posted with the result */
@@ -108,10 +104,14 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
   return diagnosis;
 }
 
-void el_diagnosis_stop(el_diagnosis *diagnosis) {
-  bool is_posted;
+void el_diagnosis_cancel(el_diagnosis *diagnosis) {
   eventfd_write(diagnosis->stop_fd, 1);
-  el_completion_wait(&diagnosis->ended, ENDED, STOP_MS);
+}
+
+void el_diagnosis_stop(el_diagnosis *diagnosis, int64_t until_ms) {
+  int64_t left_ms = until_ms - el_now_ms();
+  bool is_posted;
+  el_completion_wait(&diagnosis->ended, ENDED, left_ms > 0 ? left_ms : 0);
   pthread_mutex_lock(&diagnosis->mu);
   diagnosis->is_abandoned = true;
   is_posted = diagnosis->is_posted;

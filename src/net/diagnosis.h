@@ -24,8 +24,12 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
                                  const char *address, el_diagnosis_done done,
                                  void *arg);
 
-/* el_diagnosis_stop ends |diagnosis| without a call of |done|. It may be called only after |loop|
- * has stopped accepting commands. @thread io @locks diagnosis->mu */
-void el_diagnosis_stop(el_diagnosis *diagnosis);
+/* el_diagnosis_cancel lets the thread of |diagnosis| end, without waiting for it. @thread io */
+void el_diagnosis_cancel(el_diagnosis *diagnosis);
+
+/* el_diagnosis_stop ends |diagnosis|, which was cancelled, without a call of |done|. It waits for
+ * the thread until |until_ms| (el_now_ms); later the thread ends by itself. It may be called only
+ * after |loop| has stopped accepting commands. @thread io @locks diagnosis->mu */
+void el_diagnosis_stop(el_diagnosis *diagnosis, int64_t until_ms);
 
 #endif

@@ -9,8 +9,9 @@
 
 #include "base/text.h"
 
-/* Newer versions of gRPC have no function for this: they log through Abseil. */
-#ifdef GPR_ASSERT /* which has gone together with gpr_set_log_function */
+/* Newer versions of gRPC log through Abseil and have no gpr_set_log_function. GPR_ASSERT was removed
+ * in the same version. */
+#ifdef GPR_ASSERT
 
 /* Writes only a failed assertion, because that ends the process. Other lines are dropped: they name
  * gRPC's source files but no client, so they cannot go to the log of a client. */

@@ -2,10 +2,10 @@
 #ifndef ETCDLOCK_NET_GRPC_LOG_H
 #define ETCDLOCK_NET_GRPC_LOG_H
 
-/* el_grpc_log_filter makes gRPC write failed assertions only, if gRPC can be told so. By default gRPC writes several lines
- * about each failed TLS handshake, but our error messages already name the cause. If the
- * environment variable GRPC_VERBOSITY is set, el_grpc_log_filter does nothing. It must be called
- * before grpc_init, and applies to the whole process. @thread any */
+/* el_grpc_log_filter makes gRPC write nothing but failed assertions. By default gRPC writes several
+ * lines about each failed TLS handshake, but our error messages already name the cause. With newer
+ * versions of gRPC, or if the environment variable GRPC_VERBOSITY is set, the function does nothing.
+ * It must be called before grpc_init, and applies to the whole process. @thread any */
 void el_grpc_log_filter(void);
 
 #endif

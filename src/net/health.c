@@ -84,7 +84,7 @@ void el_health_call_started(el_health *health, el_health_call *call,
   TAILQ_INSERT_TAIL(&health->pending, call, link);
   call->is_pending = true;
   call->sent_ms = el_now_ms();
-  call->is_measured = is_connected;
+  call->is_connected = is_connected;
 }
 
 void el_health_double_limit(el_health *health) { health->n_timeouts++; }
@@ -106,6 +106,7 @@ bool el_health_is_silent(const el_health *health) {
 }
 
 void el_health_connected(el_health *health, int64_t took_ms) {
+  health->is_measured = true;
   if (took_ms / CONNECTION_DIVISOR > health->slowest_ms) {
     health->slowest_ms = took_ms / CONNECTION_DIVISOR;
   }
@@ -115,8 +116,9 @@ void el_health_connected(el_health *health, int64_t took_ms) {
 static void note_answer(el_health *health, const el_health_call *call) {
   int64_t took_ms = el_now_ms() - call->sent_ms;
   health->n_timeouts = 0;
+  health->is_measured = true;
   el_health_heard(health);
-  if (!call->is_measured) took_ms /= ROUND_TRIPS;
+  if (!call->is_connected) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
 }

@@ -8,8 +8,8 @@
  * another connection.
  *
  * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. It doubles
- * with each time that it passes without an answer of a connected member: the network or the disk may be slower than
- * anything seen so far. Calls with may_be_slow (call.h) are left out.
+ * each time that it passes while the client is connected and gets no answer: the network or the disk
+ * may be slower than anything seen so far. Calls with may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
@@ -24,9 +24,9 @@ typedef struct el_health_call el_health_call;
 struct el_health_call {
   /* called if no pending call was answered in time */
   void (*cancel)(el_health_call *call);
-  int64_t sent_ms;  /* by el_now_ms */
-  bool is_measured; /* false: its time contains that of the connection */
-  bool is_pending;  /* in the list |pending| */
+  int64_t sent_ms;   /* by el_now_ms */
+  bool is_connected; /* false: it waited for the connection first */
+  bool is_pending;   /* in the list |pending| */
   TAILQ_ENTRY(el_health_call) link;
 };
 
@@ -42,11 +42,11 @@ struct el_health {
   /* by el_now_ms: when the last answer came, or when the first pending call was sent, whichever is
    * later */
   int64_t quiet_since_ms;
-  int64_t
-      heard_ms; /* by el_now_ms: when the last answer came, or the connection was established */
-  int64_t moved_ms;      /* by el_now_ms: when this member came into use */
+  int64_t heard_ms; /* by el_now_ms: when el_health_heard was called last */
+  int64_t moved_ms; /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* the limit of the calls to the member before */
   int64_t slowest_ms;    /* how long the slowest recent answer took */
+  bool is_measured;      /* a connection or an answer has come */
   /* how often the limit was doubled since the last answer */
   int n_timeouts;
   TAILQ_HEAD(, el_health_call) pending; /* calls that have no answer yet */

@@ -212,9 +212,9 @@ void el_session_step(el_session *session, const el_session_event *event,
 bool el_session_is_proven(const el_session *session, int64_t now_ms);
 
 /* el_session_may_grant tells whether a hold may begin at |now_ms|: a keepalive is proven, or the
- * grant of the lease is proven for as long as the next proof takes, or for TTL/4. Otherwise the hold
- * might be lost at once: the grant was sent before the client had connected, which takes several
- * round trips. @thread any */
+ * grant of the lease is proven for as long as the next proof takes, but at most TTL/4. Otherwise the
+ * hold might be lost at once: the grant was sent before the client had connected, which takes
+ * several round trips. @thread any */
 bool el_session_may_grant(const el_session *session, int64_t now_ms);
 
 /* el_session_proven_rev returns the store's revision in the latest proof; 0: that proof is not

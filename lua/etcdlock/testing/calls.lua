@@ -61,8 +61,8 @@ local function is_queued(lock)
   return false
 end
 
---- Ends the hold of `lock`, which is held. Returns when its client knows of the loss and has deleted
--- the keys, unless other readers hold by the same key.
+--- Ends the hold of `lock`, which is held. Returns when its client knows of the loss and has
+-- deleted the keys, unless other readers hold by the same key.
 function M.end_hold(lock, reason)
   if reason == "max_hold" then
     lock._core:expire(0.001)
