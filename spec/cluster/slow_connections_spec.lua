@@ -14,21 +14,23 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
-it("a lock is granted and held although each answer takes 1.4 s", function()
-  proxy:slow(1.4)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 10 }
+-- Asserts that a lock with |ttl| is granted on a line where each answer takes |delay|, and is held
+-- for |hold|; all in seconds.
+local function assert_held(delay, ttl, hold)
+  proxy:slow(delay)
+  local client = connect { endpoints = proxy:endpoint(), ttl = ttl }
   local lock = assert(client:lock("a", { timeout = 30 }))
-  assert.equal("timeout", (select(3, lock:wait_lost(12))))
+  assert.equal("timeout", (select(3, lock:wait_lost(hold))))
   assert.is_true(lock:held())
+end
+
+it("a lock is granted and held although each answer takes 1.4 s", function()
+  assert_held(1.4, 10, 12)
 end)
 
 -- The hold deadline counted from the grant of the lease, which waits for the connection.
 it("the first hold is not lost at once on a line as slow as its TTL allows", function()
-  proxy:slow(1.2)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
-  local lock = assert(client:lock("a", { timeout = 30 }))
-  assert.equal("timeout", (select(3, lock:wait_lost(6))))
-  assert.is_true(lock:held())
+  assert_held(1.2, 5, 6)
 end)
 
 it("a hold outlives a connection that falls silent, with one endpoint", function()

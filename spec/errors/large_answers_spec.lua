@@ -56,8 +56,6 @@ it('a write whose answer is too large fails with "unavailable"', function()
 end)
 
 it("a waiter gets its lock although a message of its watch is too large", function()
-  local other = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
-    { elsewhere = true }
   local lock = assert(other:lock "a")
   local waiter = assert(client:lock_async "a")
   wait.eventually(function() return client:stats().watches == 1 end, 5, "its watch")

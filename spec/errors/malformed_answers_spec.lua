@@ -79,8 +79,7 @@ it('lock and try_lock fail with "protocol" if no response comes', function()
 end)
 
 it("a malformed answer to the read of a waiter crashes nothing", function()
-  local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
-    { elsewhere = true }
+  local holder = connect { elsewhere = true, ttl = 30 }
   local lock = assert(holder:lock "a")
   local waiter = assert(client:lock_async "a")
   etcd:await_keys(prefix, 2)
@@ -156,8 +155,7 @@ it('status has code "protocol" if the answer of a member has no header', functio
 end)
 
 it("a waiter gets its lock if a message of its watch is malformed", function()
-  local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
-    { elsewhere = true }
+  local holder = connect { elsewhere = true, ttl = 30 }
   local lock = assert(holder:lock "a")
   server:replace("Watch", protobuf.bytes(11, ""), 1)
   local waiter = assert(client:lock_async "a")

@@ -526,7 +526,9 @@ void el_channel_call_started(el_channel *ch, el_health_call *call) {
 void el_channel_call_ended(el_channel *ch, el_health_call *call,
                            bool is_answered) {
   member_state *at = &ch->members[ch->current];
-  if (is_answered && !is_connecting(at)) at->connecting_since_ms = 0;
+  if (is_answered && at->connecting_since_ms != 0 && !is_connecting(at)) {
+    at->connecting_since_ms = 0;
+  }
   el_health_call_ended(&ch->health, call, is_answered);
 }
 

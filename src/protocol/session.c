@@ -22,12 +22,13 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 2,
-  /* A proof takes two answers: to a keepalive, and to a read. */
+  /* A proof takes two answers: to a keepalive, and to a read. The first hold waits for the second
+   * proof if less time is left, but needs no more than TTL/4. */
   PROOF_ANSWERS = 2,
+  PROOF_DIVISOR = 4,
   /* On a slow network, a keepalive is answered before the read that proves the one before it. Its
    * own read does not wait for that. */
   READS_MAX = 2,
-  PROOF_DIVISOR = 4,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
