@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/container_of.h"
 #include "base/random.h"
+#include "lock/lease_revocations.h"
 #include "protocol/lock_txn.h"
 #include "protocol/retry.h"
 
@@ -31,6 +32,8 @@ struct el_session_driver {
   /* The listed keys. A lease check reads the first one, which then moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys;
+  /* leases that are revoked in the background */
+  el_lease_revocations revocations;
   int calls_in_flight; /* number of grants, revokes and audits in flight */
   bool is_stopping;
 };
@@ -80,17 +83,9 @@ static bool finish_call(lease_call *call) {
   return current;
 }
 
-static void on_revoked_in_background(void *arg, const el_lease_answer *answer) {
-  (void)answer;
-  finish_call(arg);
-}
-
-/* Revokes the lease |id|, which is not needed any more. If that fails, the lease ends with its TTL,
- * as after a crash. */
 static void revoke_in_background(el_session_driver *driver, int64_t id) {
-  EL_COUNT(&driver->env.shared->counters, revokes, 1);
-  el_lease_revoke(driver->env.auth, id, EL_ATTEMPT_MS, on_revoked_in_background,
-                  new_call(driver));
+  el_lease_revocations_add(&driver->revocations, id,
+                           el_session_lease_ms(&driver->session));
 }
 
 /* Steps the session with the answer to a grant. The answer may come too late: the session has
@@ -458,7 +453,7 @@ unsigned el_session_driver_take_news(el_session_driver *driver) {
 
 bool el_session_driver_is_over(const el_session_driver *driver) {
   return driver->session.state == EL_SESSION_ENDED &&
-         driver->calls_in_flight == 0;
+         driver->calls_in_flight == 0 && !driver->revocations.is_in_flight;
 }
 
 bool el_session_driver_is_alive(const el_session_driver *driver) {
@@ -518,6 +513,10 @@ el_session_driver *el_session_driver_new(const el_session_env *env) {
   driver->hold_deadline = el_hold_deadline_new();
   driver->timer.on_due = on_timer;
   driver->keepalive = el_keepalive_new(env->auth, on_kept, driver);
+  driver->revocations.auth = env->auth;
+  driver->revocations.timers = env->timers;
+  driver->revocations.counters = &env->shared->counters;
+  el_lease_revocations_init(&driver->revocations);
   TAILQ_INIT(&driver->keys);
   driver->salt = el_random();
   el_session_init(&driver->session, env->ttl_ms, env->lock_delay_ms, 0,
@@ -555,12 +554,14 @@ void el_session_driver_renew(el_session_driver *driver) {
 
 void el_session_driver_stop(el_session_driver *driver) {
   driver->is_stopping = true;
+  el_lease_revocations_stop(&driver->revocations);
   el_timers_stop(driver->env.timers, &driver->timer);
   atomic_store(&driver->env.shared->due_ms, 0);
 }
 
 void el_session_driver_free(el_session_driver *driver) {
   el_keepalive_free(driver->keepalive);
+  el_lease_revocations_destroy(&driver->revocations);
   el_hold_deadline_set(driver->hold_deadline, 0);
   el_hold_deadline_unref(driver->hold_deadline);
   free(driver);

@@ -1,0 +1,46 @@
+/* lease_revocations: the lease revocation queue, for leases that are not needed any more.
+ *
+ * The revoke of a lease is repeated until etcd has confirmed it or the TTL of the lease is over.
+ * Otherwise a late put with the lease could block a lock until the end of the TTL. Only one revoke
+ * is in flight at a time, because after an outage there may be many leases. I/O thread only. */
+#ifndef ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
+#define ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/timer.h"
+#include "etcd/auth.h"
+#include "lock/shared.h"
+
+/* el_lease_revocations is the lease revocation queue of one session; embedded in the session
+ * driver. */
+typedef struct el_lease_revocations {
+  el_auth *auth;
+  el_timers *timers;
+  el_counters *counters;
+  STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */
+  /* due at the next attempt after a failure */
+  el_timer timer;
+  uint8_t failures;  /* failed attempts in a row */
+  bool is_in_flight; /* the revoke of the first lease is in flight */
+  bool is_stopping;  /* no further revoke is sent */
+} el_lease_revocations;
+
+/* el_lease_revocations_init sets up an empty queue. |auth|, |timers| and |counters| must be set
+ * before. @thread io */
+void el_lease_revocations_init(el_lease_revocations *revocations);
+
+/* el_lease_revocations_add adds lease |id| to the queue. The lease ends by itself at most |ttl_ms|
+ * from now. @thread io */
+void el_lease_revocations_add(el_lease_revocations *revocations, int64_t id,
+                              int64_t ttl_ms);
+
+/* el_lease_revocations_stop stops the queue: it sends no further revoke. @thread io */
+void el_lease_revocations_stop(el_lease_revocations *revocations);
+
+/* el_lease_revocations_destroy empties the queue; no revoke may be in flight. @thread io */
+void el_lease_revocations_destroy(el_lease_revocations *revocations);
+
+#endif
