@@ -1,19 +1,12 @@
 --- How a client takes a lock: the checks, the wait, and the four forms of each call.
 --
--- A `target` is a table that says which lock a call asks for:
---   mode          "lock", "read", "write", "permit", "multi" or "leader"
---   name          name of the lock, without the client's prefix
---   names         mode "multi" only, instead of `name`: list of the names
---   permits       mode "permit" only: number of permits of the semaphore
---   leader_value  mode "leader" only: value that the candidate publishes
---   is_in_with    true if the call is a with_lock call
--- An `acquisition` is a table that contains the target and the options of one call: see
--- new_acquisition.
-local Lock = require "etcdlock.lock"
+-- Each call makes a lock (lock.lua), which is not held yet. When the core has granted it, the
+-- program gets this lock.
 local Pending = require "etcdlock.pending"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
+local identify_owner = require("etcdlock.held_locks").identify_owner
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
 local names = require "etcdlock.names"
@@ -22,8 +15,6 @@ local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
 
 local M = {}
-
-local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
 
 -- Seconds for which a try waits for etcd's answer. If the wait stops an nginx worker or an event
 -- loop, SHORT_TRY_TIMEOUT applies instead of TRY_TIMEOUT. If, in addition, the client has no lease
@@ -34,314 +25,272 @@ local TRY_TIMEOUT, SHORT_TRY_TIMEOUT, FIRST_SHORT_TRY_TIMEOUT = 2, 0.1, 0.5
 -- Seconds after which the event `waiting` reports that a call still waits.
 local LOG_WAIT_AFTER = 0.1
 
--- Mode that does not allow the option `linger` -> the text that follows "wanted" in the message.
-local NO_LINGER = {
-  permit = "none: a permit cannot linger",
-  multi = "none: a multi-lock cannot linger",
-  leader = "none: a leadership cannot linger",
-}
+-- ---- checks ----
 
--- The text after "wanted" for a call with `linger` by a client with a lock delay. If the client
--- crashed while the key of a released lock lingers, the lock delay would begin, and block other
--- clients although the lock is free.
-local NO_LINGER_WITH_DELAY = "none for a client with a lock_delay: a released lock would block"
-  .. " others after a crash"
-
--- ---- acquisitions ----
-
--- Returns the list of the target's names with the client's prefix. Returns nil, message, code if a
--- name is not allowed. Raises for a wrong type.
-local function read_names(self, where, target)
-  if target.mode == "multi" then
-    return names.add_prefixes(where, self._prefix, target.names)
-  elseif target.mode == "lock" and type(target.name) == "table" then
-    check.raise(string.format("%s: name = %s, wanted a string; for several names, use %s", where,
-      tostring(target.name), (where:gsub("lock", "multi_lock"))))
-  end
-  local full_name, message, code = names.add_prefix(where, self._prefix, target.name)
-  return full_name and { full_name }, message, code
-end
-
--- Returns true if the mode of the target allows the options `opts`; otherwise nil, message,
--- "invalid".
-local function check_mode(self, where, target, opts)
-  if opts.linger and NO_LINGER[target.mode] then
-    return check.invalid(where, "linger", opts.linger, NO_LINGER[target.mode])
-  elseif opts.linger and self._lock_delay > 0 then
-    return check.invalid(where, "linger", opts.linger, NO_LINGER_WITH_DELAY)
-  elseif target.mode ~= "leader" then
-    return true
-  elseif opts.value then
-    return check.invalid(where, "value", opts.value, "none: a leader's value is an argument")
-  end
-  return lock_options.check_value(where, target.leader_value)
-end
-
--- Returns the acquisition for options that were checked. The options are copied, because the caller
--- may change its table `opts` during the wait. Other functions add these fields:
---   stops_loop      find_refusal: true if a wait here would stop an nginx worker or an event loop
---   must_share      find_refusal: result of HeldLocks:must_share
---   limit           start: seconds for which the core waits; nil: no limit
---   holder_label    find_holder: value of the holder's key that the core has read last
---   holder_read_at  find_holder: when the core has read that value (core.now)
---
--- The number of fields matters, because each lock keeps its acquisition in memory. A Lua table with
--- more than 16 fields takes twice the memory. A constructor reserves memory for all its fields,
--- also for those that are nil. So there are at most 16 fields.
-local function new_acquisition(self, target, full_names, opts, timeout)
-  local given_names = target.names and { unpack_list(target.names) } or { target.name }
-  return {
-    mode = target.mode,
-    names = given_names, -- list, without the client's prefix
-    name = names.join(given_names), -- for messages
-    full_names = full_names, -- list, with the client's prefix
-    -- The full names, joined by NUL: the core takes all names of a multi-lock as one string.
-    full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1],
-    permits = target.permits,
-    leader_value = target.leader_value,
-    timeout = timeout, -- seconds; nil: no limit
-    try = timeout == 0,
-    max_hold = opts.max_hold,
-    linger = opts.linger,
-    given_owner = opts.owner, -- nil: the owner is the running coroutine
-    owner = self._held_locks.identify_owner(opts.owner),
-    value = opts.value, -- set to nil at the grant: then only etcd keeps the value
-    started_at = self._events.is_on and core.now() or nil, -- nil: neither a log nor metrics
-    is_in_with = target.is_in_with,
-  }
-end
-
--- Returns the acquisition for a target and the caller's options. Returns nil, message, code if a
--- name or an option is not allowed.
-local function read(self, where, target, opts)
-  local full_names, message, code = read_names(self, where, target)
+-- Reads the names of a multi-lock. Returns the full names, joined by NUL. Returns nil, message,
+-- code if a name is not allowed.
+local function read_names(where, lock)
+  local given = lock._name
+  local full_names, message, code = names.add_prefixes(where, lock._client._prefix, given)
   if not full_names then
     return nil, message, code
   end
-  local checked, timeout, ok
-  checked, timeout, code = lock_options.read(where, self._timeout, opts)
-  if not checked then
-    return nil, timeout, code -- timeout is the message
-  end
-  ok, message, code = check_mode(self, where, target, checked)
-  if not ok then
-    return nil, message, code
-  end
-  local acquisition = new_acquisition(self, target, full_names, checked, timeout)
-  -- on_lost functions and the log function run only after the options were copied, because they may
-  -- change the caller's table `opts`.
-  self._loss_listeners:call_due()
-  self._events:deliver()
-  return acquisition
+  -- A copy, because the caller may change its list.
+  lock._names, lock._full_names = { (table.unpack or unpack)(given) }, full_names -- luacheck: ignore
+  lock._name = names.join(lock._names)
+  return table.concat(full_names, "\0")
 end
 
--- Reports to the log and the metrics that the acquisition has failed. Returns nil, message, code.
-local function fail(self, acquisition, message, code)
-  if acquisition.started_at then
-    self._events:report_not_acquired(acquisition, message, code)
+-- Reads the arguments of a call into `lock`. Returns true; or nil, message, code if a name or an
+-- option is not allowed. Raises for a wrong type.
+local function read(where, lock, opts)
+  local client, mode = lock._client, lock._mode
+  local ok, full_name, message, code
+  if mode == "multi" then
+    full_name, message, code = read_names(where, lock)
+  elseif mode == "lock" and type(lock._name) == "table" then
+    check.raise(string.format("%s: name = %s, wanted a string; for several names, use %s", where,
+      tostring(lock._name), (where:gsub("lock", "multi_lock"))))
+  else
+    full_name, message, code = names.add_prefix(where, client._prefix, lock._name)
+  end
+  if not full_name then
+    return nil, message, code
+  end
+  lock._full_name = full_name
+  if opts ~= nil then
+    ok, message, code = lock_options.read(where, lock, opts)
+    if not ok then
+      return nil, message, code
+    end
+  end
+  if mode == "leader" then
+    ok, message, code = lock_options.check_value(where, lock._leader_value)
+    if not ok then
+      return nil, message, code
+    end
+  end
+  local timeout = lock._timeout or client._timeout
+  if timeout then
+    lock._timeout = timeout ~= math.huge and timeout or nil
+  end
+  lock._owner = identify_owner(lock._given_owner)
+  -- on_lost functions and the log function run only after the options were copied, because they may
+  -- change the caller's table `opts`.
+  client._loss_listeners:call_due()
+  if client._events.is_on then
+    lock._started_at = core.now()
+    client._events:deliver()
+  end
+  return true
+end
+
+-- Reports to the log and the metrics that `lock` was not acquired. Returns nil, message, code.
+local function fail(lock, message, code)
+  if lock._started_at then
+    lock._client._events:report_not_acquired(lock, message, code)
   end
   return nil, message, code
 end
 
 -- Returns the seconds for which a try may wait for etcd.
-local function get_try_timeout(self, acquisition)
-  if not acquisition.stops_loop then
+local function get_try_timeout(lock)
+  if not lock._stops_loop then
     return TRY_TIMEOUT
   end
-  return self._core:lease() and SHORT_TRY_TIMEOUT or FIRST_SHORT_TRY_TIMEOUT
+  return lock._client._core:lease() and SHORT_TRY_TIMEOUT or FIRST_SHORT_TRY_TIMEOUT
 end
 
--- Starts the acquisition in the core. Returns the core lock and its binding (see runtime.bind; nil
--- outside nginx). Returns nil, message, code if the acquisition cannot start.
-local function start(self, acquisition)
+-- Requests the lock from the core. Returns true; or nil, message, code if that is not possible.
+local function start(lock)
+  local client = lock._client
   local message, code = runtime.leaving()
-  if not message then
-    message, code = self:_find_outage(acquisition.stops_loop)
+  if not message and (lock._stops_loop or client._fail_fast) then
+    message, code = client:_find_outage()
   end
   if message then
-    local text = string.format("lock %s: %s", quote(acquisition.name), message)
-    return fail(self, acquisition, text, code)
+    return fail(lock, string.format("lock %s: %s", quote(lock._name), message), code)
   end
-  acquisition.limit = acquisition.try and get_try_timeout(self, acquisition) or acquisition.timeout
-  local value = acquisition.leader_value or label.write(acquisition, self._lock_delay)
   local core_lock
-  core_lock, message, code = self._core:lock(acquisition.full_name, value, acquisition)
+  local limit = lock._timeout == 0 and get_try_timeout(lock) or lock._timeout
+  core_lock, message, code = client._core:lock(lock._full_name,
+    lock._leader_value or label.write(lock), lock._mode, limit, lock)
   if not core_lock then
-    return fail(self, acquisition, message, code)
+    return fail(lock, message, code)
   end
-  return core_lock, runtime.bind(core_lock)
+  lock._core = core_lock
+  local binding = runtime.bind(core_lock)
+  if binding then
+    lock._binding = binding
+  end
+  return true
 end
 
--- Returns the holder of the lock, a table that label.lua describes. Sends no request: returns nil
--- if this client does not know the holder.
-local function find_holder(self, core_lock, acquisition)
-  local text, ago = core_lock:take_holder()
+-- Returns the holder of the lock for which `lock` waits, a table that label.lua describes. Sends no
+-- request: returns nil if this client does not know the holder.
+local function find_holder(lock)
+  local text, ago = lock._core:take_holder()
   if text then
-    acquisition.holder_label, acquisition.holder_read_at = text, core.now() - ago
+    lock._holder_label, lock._holder_read_at = text, core.now() - ago
   end
-  if self._held_locks:is_holder(acquisition) then
+  if lock._client._held_locks:is_holder(lock) then
     return label.describe_self()
   end
-  text = acquisition.holder_label
-  return text and label.read_holder(text, core.now() - acquisition.holder_read_at)
+  text = lock._holder_label
+  return text and label.read_holder(text, core.now() - lock._holder_read_at)
 end
 
 -- Returns a function report(), which the waiting call runs from time to time. If a report is due,
--- report() logs that the acquisition still waits: first after LOG_WAIT_AFTER, and a second time
--- after the client's `_long_wait`. report() returns the seconds until the next report is due; nil:
--- there are no more reports.
-local function make_wait_reporter(self, core_lock, acquisition)
-  local due = LOG_WAIT_AFTER
+-- report() logs that the call still waits: first after LOG_WAIT_AFTER, and a second time after the
+-- client's `_long_wait`. report() returns the seconds until the next report is due; nil: there are
+-- no more reports.
+local function make_wait_reporter(lock)
+  local client, due = lock._client, LOG_WAIT_AFTER
   return function()
-    local waited = core.now() - acquisition.started_at
+    local waited = core.now() - lock._started_at
     if due == LOG_WAIT_AFTER and waited >= due then
-      due = self._long_wait
-      self._events:report_waiting(acquisition)
+      due = client._long_wait
+      client._events:report_waiting(lock)
     end
-    if due == self._long_wait and waited >= due then
+    if due == client._long_wait and waited >= due then
       due = nil
-      self._events:report_still_waiting(acquisition, find_holder(self, core_lock, acquisition))
+      client._events:report_still_waiting(lock, find_holder(lock))
     end
     return due and due - waited
   end
 end
 
--- Waits up to `limit` seconds (nil: no limit) for the outcome of a core lock. Returns true if the
--- lock is held. Returns false, message, code if the acquisition or the wait has failed. Returns nil
--- if there was no outcome within the limit. An error during the wait cancels the acquisition.
-local function await_outcome(self, core_lock, acquisition, binding, limit)
-  local wait = {
-    object = core_lock, binding = binding, limit = limit, may_collect = not acquisition.try,
-  }
-  local ok, message, code = self:_await(waits.Decided, wait)
-  if ok == false then
-    wait:give_up() -- cancels the core lock, which is still pending if only the wait has failed
-  end
-  return ok, message, code
-end
-
-local function await_and_log(self, core_lock, acquisition, binding)
-  local report = acquisition.started_at and make_wait_reporter(self, core_lock, acquisition)
-  local limit = report and report()
-  while limit do
-    local ok, message, code = await_outcome(self, core_lock, acquisition, binding, limit)
+-- Waits for the outcome of the request, and logs a long wait. Returns true if the lock is held.
+-- Returns false, message, code if the request or the wait has failed. An error during the wait
+-- cancels the request.
+local function await_outcome(lock, loop)
+  local client, core_lock, binding = lock._client, lock._core, lock._binding
+  local report = lock._started_at and make_wait_reporter(lock)
+  while true do
+    local limit = report and report() or nil
+    local ok, message, code =
+      client:_await(waits.Decided, loop, core_lock, limit, binding, lock._timeout ~= 0)
     if ok ~= nil then
       return ok, message, code
     end
-    limit = report()
   end
-  return await_outcome(self, core_lock, acquisition, binding)
 end
 
--- Returns a new lock object (lock.lua) for a core lock that is held.
-local function new_lock(self, core_lock, acquisition, binding)
-  acquisition.value, acquisition.holder_label = nil, nil
-  local lock = Lock.new(self, core_lock, acquisition, binding)
-  self._held_locks:add(lock)
-  if acquisition.started_at then
-    self._events:report_acquired(acquisition, lock)
-  end
-  return lock
-end
-
--- Ends the acquisition. `ok`, `message` and `code` are the outcome of the core lock, in the form in
--- which await_outcome returns it. Returns the lock if `ok` is true; otherwise nil, message, code.
-local function finish(self, core_lock, acquisition, binding, ok, message, code)
+-- Ends the call. `ok`, `message` and `code` are the outcome in the form in which await_outcome
+-- returns it. Returns the lock if `ok` is true. Otherwise cancels the request, which is still
+-- pending if only the wait has failed, and returns nil, message, code.
+local function finish(lock, ok, message, code)
+  local client, binding = lock._client, lock._binding
   if ok then
     if binding then
-      runtime.share(self._wakeups, binding)
+      runtime.share(client._wakeups, binding)
     end
-    return new_lock(self, core_lock, acquisition, binding)
+    lock._count = 1
+    if lock._value or lock._holder_label then
+      lock._value, lock._holder_label = nil, nil -- from now on only etcd keeps the value
+    end
+    client._held_locks:add(lock)
+    if lock._started_at then
+      client._events:report_acquired(lock)
+    end
+    return lock
   end
-  runtime.unbind(self._wakeups, binding)
-  if acquisition.stops_loop and code == "unavailable" then
-    self:_suspect_outage()
+  waits.Decided.give_up(client, lock._core, binding)
+  if lock._stops_loop and code == "unavailable" then
+    client:_suspect_outage()
   elseif code == "timeout" then
-    message = message .. label.format_holder(find_holder(self, core_lock, acquisition))
+    message = message .. label.format_holder(find_holder(lock))
   end
-  return fail(self, acquisition, message, code)
+  return fail(lock, message, code)
 end
 
--- If the owner of the acquisition holds the lock already, increments the count of that lock and
--- returns the lock. Otherwise returns nil.
-local function reenter(self, acquisition)
-  local lock = self._held_locks:find_reentrant(acquisition)
-  if lock then
-    lock._count = lock._count + 1
+-- If the owner of `lock` holds the lock already, increments the count of that hold and returns it.
+-- Otherwise returns nil.
+local function reenter(lock)
+  local held = lock._client._held_locks:find_reentrant(lock)
+  if held then
+    held._count = held._count + 1
   end
-  return lock
+  return held
 end
 
--- Returns message, code if the acquisition must not start; nil if it may. Where a wait would stop
--- an nginx worker or an event loop, only a try may start, and get_try_timeout gives it little time.
-local function find_refusal(self, acquisition)
-  local chosen = self._wakeups.chosen
-  local message, code = runtime.refusal(chosen)
-  if message and not acquisition.try then
-    return string.format("lock %s: %s", quote(acquisition.name), message), code
+-- Returns nil, message, code if the request must not start. If it may, returns the event loop in
+-- which the call waits; nil: it blocks. Where a wait would stop an nginx worker or an event loop,
+-- only a try may start, and get_try_timeout gives it little time.
+local function find_loop(lock)
+  local client = lock._client
+  local loop, message, code = runtime.loop(client._wakeups.chosen)
+  if message and lock._timeout ~= 0 then
+    return nil, string.format("lock %s: %s", quote(lock._name), message), code
+  elseif message then
+    lock._stops_loop = true
   end
-  acquisition.stops_loop = message ~= nil
-  acquisition.must_share = self._held_locks:must_share(acquisition, chosen)
-  return self._held_locks:find_refusal(acquisition, chosen)
+  message, code = client._held_locks:find_refusal(lock, loop)
+  return loop, message, code
 end
 
 -- ---- the four forms of a call ----
--- Each form takes these arguments: the client `self`; `where`, the name of the call for messages;
--- the target; and `opts`, the caller's options.
+-- Each form takes these arguments: `where`, the name of the call for messages; the lock, which is
+-- new; and `opts`, the caller's options.
 
 --- Takes a lock, and waits until it is free. Returns the lock; or nil, message, code. See
 -- client:lock.
-function M.wait(self, where, target, opts)
-  local acquisition, message, code = read(self, where, target, opts)
-  if not acquisition then
+function M.wait(where, lock, opts)
+  local ok, message, code = read(where, lock, opts)
+  if not ok then
     return nil, message, code
   end
-  local lock = reenter(self, acquisition)
-  if lock then
-    return lock
+  local held = reenter(lock)
+  if held then
+    return held
   end
-  message, code = find_refusal(self, acquisition)
+  local loop
+  loop, message, code = find_loop(lock)
   if code then
-    return fail(self, acquisition, message, code)
+    return fail(lock, message, code)
   end
-  local core_lock, binding
-  core_lock, binding, code = start(self, acquisition)
-  if not core_lock then
-    return nil, binding, code -- binding is the message
+  ok, message, code = start(lock)
+  if not ok then
+    return nil, message, code
   end
-  local wait = self._held_locks:begin_wait(acquisition, core_lock, binding)
-  local ok
-  ok, message, code = await_and_log(self, core_lock, acquisition, binding)
-  self._held_locks:end_wait(acquisition, wait)
-  return finish(self, core_lock, acquisition, binding, ok, message, code)
+  if lock._given_owner == nil then
+    return finish(lock, await_outcome(lock, loop))
+  end
+  -- The owner may be used in several coroutines.
+  local held_locks = lock._client._held_locks
+  held_locks:begin_wait(lock)
+  ok, message, code = await_outcome(lock, loop)
+  held_locks:end_wait(lock)
+  return finish(lock, ok, message, code)
 end
 
+local TRY = { timeout = 0 }
+
 --- Takes a lock if it is free. Returns the lock; or nil, message, code. See client:try_lock.
-function M.try(self, where, target, opts)
-  local try_opts = { timeout = 0 }
+function M.try(where, lock, opts)
+  local try_opts = opts == nil and TRY or opts
   if type(opts) == "table" and not check.is_own_object(opts) then
+    try_opts = { timeout = 0 }
     for field, value in pairs(opts) do
       if field ~= "timeout" then
         try_opts[field] = value
       end
     end
-  elseif opts ~= nil then
-    try_opts = opts -- no table of options: M.wait raises an error
-  end
-  return M.wait(self, where, target, try_opts)
+  end -- otherwise, unless it is nil, `opts` is no table of options: M.wait raises an error
+  return M.wait(where, lock, try_opts)
 end
 
--- Starts an acquisition for M.start. Returns the core lock and the function on_outcome, which
--- Pending.new describes. Returns nil, message, code if the acquisition cannot start.
-local function start_async(self, acquisition)
-  local core_lock, binding, code = start(self, acquisition)
-  if not core_lock then
-    return nil, binding, code -- binding is the message
+-- Requests the lock for M.start. Returns the core lock and the function on_outcome, which
+-- Pending.new describes. Returns nil, message, code if that is not possible.
+local function start_async(lock)
+  local ok, message, code = start(lock)
+  if not ok then
+    return nil, message, code
   end
-  local report = acquisition.started_at and make_wait_reporter(self, core_lock, acquisition)
-  return core_lock, function(ok, message, failure)
-    if ok ~= nil then
-      return finish(self, core_lock, acquisition, binding, ok, message, failure)
+  local report = lock._started_at and make_wait_reporter(lock)
+  return lock._core, function(granted, reason, failure)
+    if granted ~= nil then
+      return finish(lock, granted, reason, failure)
     elseif report then
       report()
     end
@@ -350,52 +299,85 @@ end
 
 --- Starts to take a lock, and returns at once: a pending lock (pending.lua); or nil, message, code.
 -- See client:lock_async.
-function M.start(self, where, target, opts)
-  local acquisition, message, code = read(self, where, target, opts)
-  if not acquisition then
+function M.start(where, lock, opts)
+  local ok, message, code = read(where, lock, opts)
+  if not ok then
     return nil, message, code
   end
+  local wakeups, held_locks = lock._client._wakeups, lock._client._held_locks
   local fd
-  fd, message, code = self._wakeups:fd()
+  fd, message, code = wakeups:fd()
   if not fd then
-    return fail(self, acquisition, message, code)
+    return fail(lock, message, code)
   end
-  if self._held_locks:find_reentrant(acquisition) then
+  if held_locks:find_reentrant(lock) then
     -- The count is not incremented here, but by the first call of pending:step. So if the program
     -- drops the pending lock before that call, there is nothing to undo.
-    return Pending.new_reentrant(self._wakeups, function()
-      return reenter(self, acquisition)
+    return Pending.new_reentrant(wakeups, function()
+      return reenter(lock)
     end, function()
-      return start_async(self, acquisition)
+      return start_async(lock)
     end)
   end
-  message, code = self._held_locks:find_own_refusal(acquisition)
+  message, code = held_locks:find_own_refusal(lock)
   if message then
-    return fail(self, acquisition, message, code)
+    return fail(lock, message, code)
   end
   local core_lock, on_outcome
-  core_lock, on_outcome, code = start_async(self, acquisition)
+  core_lock, on_outcome, code = start_async(lock)
   if not core_lock then
     return nil, on_outcome, code -- on_outcome is the message
   end
-  return Pending.new(self._wakeups, core_lock, on_outcome)
+  return Pending.new(wakeups, core_lock, on_outcome)
 end
 
--- Returns the results of M.with. `results` is the packed list that the caller's function has
--- returned; `unlocked`, `message` and `code` are the results of unlock.
-local function join_results(results, unlocked, message, code)
+-- ---- with_lock ----
+
+-- A Call is one call of with_lock, for coroutines.call_with_cleanup.
+--   lock     the lock
+--   run      the result of runtime.run; nil outside nginx, and if the lock was held before the call
+--   is_over  true after the unlock
+local Call = {}
+Call.__index = Call
+
+-- To find out whether the program's function still runs, runtime.is_cut_off looks for `within` on
+-- the stack. It cannot look for the program's function, which may be a callable table.
+function Call:begin(within)
+  if self.lock._count == 1 then
+    self.run = runtime.run(within)
+    self.lock._run = self.run
+  end
+end
+
+local function unlock(self)
+  self.is_over = true
+  if self.run then
+    self.lock._run = nil
+  end
+  return self.lock:unlock()
+end
+
+-- The arguments are the results of the program's function. Returns the results of M.with.
+function Call:finish(...)
+  local unlocked, message, code = unlock(self)
   -- If unlock fails with "unavailable", the lock was held until unlock began, and only etcd's
   -- confirmation of the release is missing. So the whole function ran under the lock.
   if unlocked or code == "unavailable" then
-    return true, unpack_list(results, 1, results.n)
+    return true, ...
   end
   -- The fourth result, true, tells the caller that the function has run. Otherwise the caller might
   -- repeat the call, and the function would do its work twice.
-  return nil, message, code, true, unpack_list(results, 1, results.n)
+  return nil, message, code, true, ...
 end
 
-local function pack(...)
-  return { n = select("#", ...), ... }
+function Call:__close()
+  if not self.is_over then
+    unlock(self)
+  end
+end
+
+function Call:report(traceback, err)
+  self.lock._client._events:report_raised(self.lock, traceback, err)
 end
 
 --- Takes a lock, calls fn(lock), and unlocks when `fn` ends. Raises an error of `fn` again, as the
@@ -404,51 +386,29 @@ end
 --   nil, message, code                         the lock was not taken; `fn` has not run
 --   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost or cannot be
 --                                              released
-function M.with(self, where, target, opts, fn)
-  if target.mode == "leader" then -- before `fn`, because a caller may leave out the value
-    check.string(where, "value", target.leader_value)
+function M.with(where, lock, opts, fn)
+  if lock._mode == "leader" then -- before `fn`, because a caller may leave out the value
+    check.string(where, "value", lock._leader_value)
   end
   opts, fn = check.options_and_function(where, opts, fn)
-  target.is_in_with = true
-  local lock, message, code = M.wait(self, where, target, opts)
-  if not lock then
+  lock._is_in_with = true
+  local held, message, code = M.wait(where, lock, opts)
+  if not held then
     return nil, message, code
   end
-  -- To find out whether `fn` still runs, runtime.is_cut_off looks for call_fn on the stack. It
-  -- cannot look for `fn`, which may be a callable table. The local variable `results` prevents a
-  -- tail call, which would take call_fn off the stack.
-  local function call_fn()
-    local results = pack(fn(lock))
-    return results
-  end
-  local is_outermost = lock:count() == 1
-  if is_outermost then
-    lock._run = runtime.run(call_fn)
-  end
-  local unlocked, reason, reason_code
-  local results = coroutines.call_with_cleanup(function()
-    if is_outermost then
-      lock._run = nil
-    end
-    unlocked, reason, reason_code = lock:unlock()
-  end, call_fn, function(traceback, err)
-    self._events:report_raised(lock, traceback, err)
-  end)
-  return join_results(results, unlocked, reason, reason_code)
+  local call = setmetatable({ lock = held, is_over = false }, Call)
+  return coroutines.call_with_cleanup(call, fn, held)
 end
 
 --- Adds four methods to `class`. For the name "lock" they are lock, try_lock, with_lock and
 -- lock_async; `with_method`, if given, is the name of the third one. `noun` is the word for an
 -- object of the class in messages, such as "client". Each method passes its arguments to
--- prepare(...), which returns the client, the target, and the remaining arguments of the form.
+-- prepare(...), which returns the new lock and the remaining arguments of the form.
 function M.add(class, noun, name, prepare, with_method)
   local function add_form(method, form)
     local where = noun .. ":" .. method
-    local function call(client, ...)
-      return form(client, where, ...)
-    end
     class[method] = function(...)
-      return call(prepare(...))
+      return form(where, prepare(...))
     end
   end
   add_form(name, M.wait)

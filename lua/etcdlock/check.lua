@@ -245,8 +245,11 @@ function M.number(where, field, value)
 end
 
 local function is_callable(value)
+  if type(value) == "function" then
+    return true
+  end
   local meta = getmetatable(value)
-  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
+  return type(meta) == "table" and meta.__call ~= nil
 end
 
 --- Raises unless `value` is a function, or an object with the metamethod __call. The message says

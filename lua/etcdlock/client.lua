@@ -4,6 +4,7 @@
 local Election = require "etcdlock.election"
 local Events = require "etcdlock.events"
 local HeldLocks = require "etcdlock.held_locks"
+local Lock = require "etcdlock.lock"
 local LossListeners = require "etcdlock.loss_listeners"
 local Metrics = require "etcdlock.metrics"
 local Semaphore = require "etcdlock.semaphore"
@@ -56,50 +57,42 @@ local function make_default_note(settings)
     or " (default; set endpoints or ETCDCTL_ENDPOINTS)"
 end
 
--- Returns the results of a wait, which are the arguments from `ok` on. If the wait failed with
--- `unavailable`, the message gets the note.
-local function explain_failure(default_note, ok, message, code, ...)
+-- Waits for an event: see wait/init.lua.
+Client._await = await
+
+-- Returns the results of a wait. If it has failed with `unavailable`, the message gets the note.
+function Client:_explain(ok, message, code, ...)
   if ok == false and code == "unavailable" then
-    message = add_note(message, default_note)
+    message = add_note(message, self._default_note)
   end
   return ok, message, code, ...
 end
 
--- Waits in the event loop that runs here, or blocks if there is none. wait/waits.lua describes the
--- kinds, one of which is `kind`, and the fields of `wait`; wait/init.lua describes the results.
-function Client:_await(kind, wait)
-  wait.wakeups, wait.events = self._wakeups, self._events.is_on and self._events
-  wait.losses = kind.hears_losses and self._loss_listeners
-  if self._default_note then
-    return explain_failure(self._default_note, await(setmetatable(wait, kind)))
-  end
-  return await(setmetatable(wait, kind))
-end
-
--- Returns message, "unavailable" if etcd is known to be unreachable and the call must therefore
--- fail at once. Otherwise returns nil. A call must fail at once if the client has the option
--- fail_fast, or if a wait would stop an nginx worker or an event loop (`stops_loop` is true).
-function Client:_find_outage(stops_loop)
-  local message = (stops_loop or self._fail_fast) and self._core:outage(self._prefix .. PING_KEY)
+-- Returns message, "unavailable" if etcd is known to be unreachable. Otherwise returns nil. For
+-- calls that must then fail at once, because the client has the option fail_fast, or because a wait
+-- would stop an nginx worker or an event loop.
+function Client:_find_outage()
+  local message = self._core:outage(self._prefix .. PING_KEY)
   if message then
     return add_note(message, self._default_note), "unavailable"
   end
 end
 
--- Records that a call got no answer from etcd. From now on _find_outage(true) returns a message,
+-- Records that a call got no answer from etcd. From now on _find_outage returns a message,
 -- until etcd answers a read in the background.
 function Client:_suspect_outage()
   self._core:suspect_outage(self._prefix .. PING_KEY)
 end
 
--- Returns message, code if a wait for etcd is impossible here, or if the client has the option
--- fail_fast and etcd is known to be unreachable. Otherwise returns nil.
-function Client:_find_refusal()
-  local message, code = runtime.refusal(self._wakeups.chosen)
-  if not message then
+-- Returns the event loop in which a call waits for etcd; nil: it blocks. Returns nil, message, code
+-- if the wait is impossible here, or if the client has the option fail_fast and etcd is known to be
+-- unreachable.
+function Client:_find_loop()
+  local loop, message, code = runtime.loop(self._wakeups.chosen)
+  if not message and self._fail_fast then
     message, code = self:_find_outage()
   end
-  return message, code
+  return loop, message, code
 end
 
 -- Returns the time (core.now) until which a call that starts now waits for etcd.
@@ -112,7 +105,7 @@ end
 -- Otherwise returns false, message, code; a fourth result of true means that certainly nothing was
 -- written.
 function Client:_run_txn(txn, deadline)
-  local message, code = self:_find_refusal()
+  local loop, message, code = self:_find_loop()
   if message then
     return false, message, code, true
   end
@@ -121,16 +114,16 @@ function Client:_run_txn(txn, deadline)
   if not ok then
     return false, message, code, true
   end
-  return self:_await(waits.Answered, { object = txn })
+  return self:_await(waits.Answered, loop, txn)
 end
 
 -- ---- taking locks ----
 
--- Returns the function that acquire.add takes as `prepare`, for calls that take one name and always
--- have the mode `mode`.
+-- Returns the function that acquire.add takes as `prepare`, for calls that always have the mode
+-- `mode`.
 local function with_mode(mode)
   return function(self, name, ...)
-    return self, { mode = mode, name = name }, ...
+    return Lock.new(self, mode, name), ...
   end
 end
 
@@ -308,9 +301,7 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- @treturn pending
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
-acquire.add(Client, "client", "multi_lock", function(self, names, ...)
-  return self, { mode = "multi", names = names }, ...
-end)
+acquire.add(Client, "client", "multi_lock", with_mode "multi")
 
 --- Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in
 -- the order in which they queued. Sends no request. A semaphore and a lock of the same name are
@@ -348,7 +339,7 @@ function Client:wrap(name, opts, fn)
   opts, fn = check.options_and_function("client:wrap", opts, fn)
   return function(...)
     local args, n = { ... }, select("#", ...)
-    return acquire.with(self, "client:wrap", { mode = "lock", name = name }, opts, function()
+    return acquire.with("client:wrap", Lock.new(self, "lock", name), opts, function()
       return fn((table.unpack or unpack)(args, 1, n)) -- luacheck: ignore unpack
     end)
   end
@@ -388,7 +379,7 @@ Client.break_lock = queue.break_lock
 -- @treturn {member,...} in the order of `endpoints`
 -- @fail closed, forked, context, premature
 function Client:status()
-  local message, code = runtime.refusal(self._wakeups.chosen)
+  local loop, message, code = runtime.loop(self._wakeups.chosen)
   if message then
     return nil, message, code
   end
@@ -398,7 +389,7 @@ function Client:status()
     return nil, message, code
   end
   local members
-  members, message, code = self:_await(waits.AllAnswered, { object = request })
+  members, message, code = self:_await(waits.AllAnswered, loop, request)
   if not members then
     return nil, message, code
   end
@@ -579,6 +570,7 @@ function Client.new(core_client, settings)
     _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,
     _lock_delay = settings.lock_delay, -- seconds
+    _plain_label = nil, -- with _plain_since: see write_plain in label.lua
   }, Client)
 end
 

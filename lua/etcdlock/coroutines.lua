@@ -4,6 +4,8 @@ local CHUNK = require("etcdlock.check").CHUNK
 
 local M = {}
 
+local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
+
 --- True if a coroutine can yield inside pcall.
 M.can_yield_in_pcall = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
 
@@ -61,65 +63,71 @@ function M.get_traceback()
   return last_traceback
 end
 
--- Calls call(...), then cleanup(), and returns the first result of call(...). cleanup is the
--- __close of a to-be-closed variable, so no pcall is needed: an error passes through unchanged, and
--- its stack still exists in the handler of an outer xpcall. `load` compiles this function, because
--- `<close>` is a syntax error before Lua 5.4.
+-- Calls way(call, fn, arg) and returns the results. `call` is a to-be-closed variable, so no pcall
+-- is needed: an error passes through unchanged, and its stack still exists in the handler of an
+-- outer xpcall. `load` compiles this function, because `<close>` is a syntax error before Lua 5.4.
 local call_and_close = coroutine.close and load([[
-  return function(cleanup, call, ...)
-    local guard <close> = setmetatable({}, { __close = cleanup })
-    return (call(...))
+  return function(way, call, fn, arg)
+    local guarded <close> = call
+    return way(guarded, fn, arg)
   end
 ]], CHUNK)()
 
-local function call_and_catch(cleanup, fn, on_error)
+local function call_plainly(call, fn, arg)
+  return call:finish(fn(arg))
+end
+
+local function pack(...)
+  return { n = select("#", ...), ... }
+end
+
+local function call_and_catch(call, fn, arg)
   -- Traceback of an error that is raised for the first time. A local variable, because other
   -- coroutines may run, and call this function, before call_protected returns.
-  local trace
+  local trace, results
+  -- `results` prevents a tail call, which would take `within` off the stack.
+  local function within()
+    results = pack(fn(arg))
+  end
   raised_again[1] = nil
-  local ok, result = call_protected(fn, function(err, new_trace)
+  call:begin(within)
+  local ok, result = call_protected(within, function(err, new_trace)
     local is_new = err == nil or not rawequal(err, raised_again[1])
     trace = is_new and new_trace or nil
     return err
   end)
   last_traceback = trace or last_traceback
-  cleanup()
-  if not ok then
-    if trace then
-      on_error(trace, result)
-    end
-    raised_again[1] = result
-    error(result, 0)
+  if ok then
+    return call:finish(unpack_list(results, 1, results.n))
   end
-  return result
+  call:__close()
+  if trace then
+    call:report(trace, result)
+  end
+  raised_again[1] = result
+  error(result, 0)
 end
 
-local function call_once(fn)
-  local is_called
-  return function()
-    if not is_called then
-      is_called = true
-      fn()
-    end
-  end
-end
-
---- Calls fn() and returns its first result. When `fn` ends, calls cleanup(). `fn` ends when it
--- returns, when it raises an error, or (in Lua 5.4) when its coroutine is closed.
---
+--- Calls fn(arg), and passes its results to call:finish, whose results it returns. If `fn` raises
+-- an error or (in Lua 5.4) its coroutine is closed, calls call:__close() instead. `call` is a table
+-- with a metatable that has these functions, none of which may raise an error:
+--   finish(call, ...)             see above
+--   __close(call)                 may be called again, and after `finish`. Then it does nothing
+--   begin(call, within)           not in the main coroutine of Lua 5.4: called before `fn`. The
+--                                 function `within` is on the stack as long as `fn` runs
+--   report(call, traceback, err)  see below
 -- An error of `fn` is raised again, as the same object. If that loses the traceback of the error,
--- on_error(traceback, error) is called first, except if a nested call_with_cleanup has already
--- called its on_error for the same error. `cleanup` and `on_error` must not raise errors.
-function M.call_with_cleanup(cleanup, fn, on_error)
+-- call:report(traceback, error) is called first, except if a nested call_with_cleanup has already
+-- reported the same error.
+function M.call_with_cleanup(call, fn, arg)
   if not call_and_close then
-    return call_and_catch(cleanup, fn, on_error)
-  elseif not M.running() then
-    return call_and_close(cleanup, fn)
+    return call_and_catch(call, fn, arg)
+  elseif select(2, coroutine.running()) then
+    return call_and_close(call_plainly, call, fn, arg)
   end
   -- If a coroutine ends by an error, Lua closes the to-be-closed variables only when the program
   -- closes the coroutine, and event loops do not do that. So call_and_catch must catch the error.
-  cleanup = call_once(cleanup)
-  return call_and_close(cleanup, call_and_catch, cleanup, fn, on_error)
+  return call_and_close(call_and_catch, call, fn, arg)
 end
 
 return M

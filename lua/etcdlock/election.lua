@@ -3,6 +3,7 @@
 -- in the same election.
 -- @classmod election
 -- @alias Election
+local Lock = require "etcdlock.lock"
 local Observer = require "etcdlock.observer"
 local acquire = require "etcdlock.acquire"
 local check = require "etcdlock.check"
@@ -62,7 +63,9 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
 acquire.add(Election, "election", "campaign", function(self, value, ...)
-  return self._client, { mode = "leader", name = self._name, leader_value = value }, ...
+  local lock = Lock.new(self._client, "leader", self._name)
+  lock._leader_value = value
+  return lock, ...
 end, "with_leadership")
 
 -- ---- the leader ----

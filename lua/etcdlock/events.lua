@@ -337,6 +337,11 @@ end
 
 -- ---- events that calls of the library report ----
 
+-- Returns the name of `lock`; of a multi-lock, the first name.
+local function get_first_name(lock)
+  return lock._names and lock._names[1] or lock._name
+end
+
 --- Reports that this process has `count` live clients.
 function Events:report_many_clients(count)
   local event = { event = "many_clients", count = count }
@@ -347,51 +352,51 @@ function Events:report_many_clients(count)
   end
 end
 
---- Reports that `acquisition` (acquire.lua) still waits.
-function Events:report_waiting(acquisition)
+--- Reports that a call still waits for `lock`.
+function Events:report_waiting(lock)
   if may_log(self, "waiting") then
     call_log(self, {
-      event = "waiting", name = acquisition.name, mode = acquisition.mode,
-      wait = core.now() - acquisition.started_at, timeout = acquisition.timeout,
+      event = "waiting", name = lock._name, mode = lock._mode,
+      wait = core.now() - lock._started_at, timeout = lock._timeout,
     })
   end
 end
 
---- Reports that `acquisition` has waited for a long time. `holder` is the holder of the lock, a
+--- Reports that a call has waited for `lock` for a long time. `holder` is the holder of the lock, a
 -- table that label.lua describes; nil: unknown.
-function Events:report_still_waiting(acquisition, holder)
+function Events:report_still_waiting(lock, holder)
   if may_log(self, "still_waiting") then
     call_log(self, {
-      event = "still_waiting", name = acquisition.name, mode = acquisition.mode,
-      wait = core.now() - acquisition.started_at, timeout = acquisition.timeout,
+      event = "still_waiting", name = lock._name, mode = lock._mode,
+      wait = core.now() - lock._started_at, timeout = lock._timeout,
       holder = holder,
     })
   end
 end
 
---- Reports that `acquisition` was granted as `lock`.
-function Events:report_acquired(acquisition, lock)
-  local wait = core.now() - acquisition.started_at
+--- Reports that `lock` was acquired.
+function Events:report_acquired(lock)
+  local wait = core.now() - lock._started_at
   if self._metrics then
-    self._metrics:observe_wait(acquisition.names[1], acquisition.mode, wait)
+    self._metrics:observe_wait(get_first_name(lock), lock._mode, wait)
   end
   if may_log(self, "acquired") then
     call_log(self, {
-      event = "acquired", name = acquisition.name, mode = acquisition.mode, token = lock:token(),
+      event = "acquired", name = lock._name, mode = lock._mode, token = lock:token(),
       wait = wait,
     })
   end
 end
 
---- Reports that `acquisition` has failed with `message` and `code`.
-function Events:report_not_acquired(acquisition, message, code)
+--- Reports that `lock` was not acquired, because of `message` and `code`.
+function Events:report_not_acquired(lock, message, code)
   if self._metrics then
-    self._metrics:count_failure(acquisition.names[1], acquisition.mode, code)
+    self._metrics:count_failure(get_first_name(lock), lock._mode, code)
   end
   if may_log(self, "not_acquired") then
     call_log(self, {
-      event = "not_acquired", level = code == "locked" and "info" or nil, name = acquisition.name,
-      mode = acquisition.mode, wait = core.now() - acquisition.started_at,
+      event = "not_acquired", level = code == "locked" and "info" or nil, name = lock._name,
+      mode = lock._mode, wait = core.now() - lock._started_at,
       code = code, message = message,
     })
   end
@@ -400,7 +405,7 @@ end
 --- Reports that the owner has released `lock`, after it was held for `hold` seconds.
 function Events:report_released(lock, hold)
   if self._metrics then
-    self._metrics:observe_hold(lock._acquisition.names[1], lock._mode, hold)
+    self._metrics:observe_hold(get_first_name(lock), lock._mode, hold)
   end
   if may_log(self, "released") then
     call_log(self, {

@@ -117,7 +117,7 @@ local function check_may_write(self, where)
     return
   end
   local text = "%s: a read hold of lock %s cannot write; take a write lock (client:write_lock)"
-  if self._acquisition.mode == "write" then
+  if self._downgrade then
     text = "%s: lock:downgrade has made lock %s a read hold, which cannot write;"
       .. " write before lock:downgrade, or take a new write lock"
   end
@@ -297,7 +297,7 @@ local function become_reader(self)
   local held_locks = self._client._held_locks
   self._core:downgrade()
   held_locks:remove(self)
-  self._mode = "read"
+  self._mode, self._downgrade = "read", "unconfirmed"
   held_locks:add(self)
 end
 
@@ -319,7 +319,7 @@ function M:downgrade()
     check.raise(text:format(quote(self:name())))
   elseif not self:_left() then
     return nil, self:_not_held()
-  elseif not self._may_downgrade then
+  elseif self._mode == "read" and self._downgrade ~= "unconfirmed" then
     return true
   elseif self._count > 1 then
     local text = "lock %s: a hold with count %d cannot be downgraded; first unlock it to count 1"
@@ -334,7 +334,7 @@ function M:downgrade()
   if not results then
     return nil, message, code
   end
-  self._may_downgrade = false
+  self._downgrade = "confirmed"
   return true
 end
 

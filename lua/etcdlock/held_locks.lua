@@ -2,7 +2,9 @@
 -- does the owner of a call hold the lock already, so that the call gets the same hold again? Would
 -- a try fail, or a wait never end (a deadlock)?
 --
--- In this file, an *exclusive* lock is a lock of any mode except "read" and "permit".
+-- In this file, an *exclusive* lock is a lock of any mode except "read" and "permit". The parameter
+-- `wanted` is a lock that a call asks for. `loop` is the event loop in which the call waits; nil:
+-- it blocks.
 local coroutines = require "etcdlock.coroutines"
 local lower = require("etcdlock.text").lower
 local quote = require("etcdlock.text").quote
@@ -71,7 +73,27 @@ function HeldLocks.identify_owner(given_owner)
   if given_owner ~= nil then
     return given_owner
   end
-  return coroutines.running() or coroutine.running() or MAIN
+  return not coroutines.can_yield_in_pcall and coroutines.running() or coroutine.running() or MAIN
+end
+
+-- Returns false if this client certainly holds no lock of the names of the wanted lock. This spares
+-- most calls the functions below.
+local function may_hold(self, wanted)
+  local locks, sharers, full_names = self._locks, self._sharers, wanted._full_names
+  if not full_names then
+    return (locks[wanted._full_name] or sharers[wanted._full_name]) ~= nil
+  end
+  for i = 1, #full_names do
+    if locks[full_names[i]] or sharers[full_names[i]] then
+      return true
+    end
+  end
+  return false
+end
+
+-- Returns the list of the names of a lock, with the client's prefix.
+local function get_full_names(lock)
+  return lock._full_names or { lock._full_name }
 end
 
 -- Returns true if the lock is held. If with_lock has taken the lock and nginx has ended the
@@ -104,10 +126,10 @@ local function get_group(mode, full_name)
   return mode == "permit" and full_name .. "\0permit" or nil
 end
 
--- Looks through the read locks that the client holds on the names of the acquisition. Returns one
+-- Looks through the read locks that the client holds on the names of the wanted lock. Returns one
 -- that passes the test is_match(lock, argument); nil if there is none.
-local function find_reader(self, acquisition, is_match, argument)
-  local full_names = acquisition.full_names
+local function find_reader(self, wanted, is_match, argument)
+  local full_names = get_full_names(wanted)
   for i = 1, #full_names do
     local sharers = self._sharers[get_group("read", full_names[i])]
     for lock in pairs(sharers or EMPTY) do
@@ -118,10 +140,10 @@ local function find_reader(self, acquisition, is_match, argument)
   end
 end
 
--- Looks through the exclusive locks that the client holds on the names of the acquisition. Returns
+-- Looks through the exclusive locks that the client holds on the names of the wanted lock. Returns
 -- one that passes the test is_match(lock, argument); nil if there is none.
-local function find_exclusive(self, acquisition, is_match, argument)
-  local full_names = acquisition.full_names
+local function find_exclusive(self, wanted, is_match, argument)
+  local full_names = get_full_names(wanted)
   for i = 1, #full_names do
     local lock = find_live(self, full_names[i])
     if lock and is_match(lock, argument) then
@@ -130,22 +152,22 @@ local function find_exclusive(self, acquisition, is_match, argument)
   end
 end
 
-local function may_reenter(lock, acquisition)
-  return lock._acquisition.owner == acquisition.owner and runtime.is_reentered(lock)
+local function may_reenter(lock, wanted)
+  return lock._owner == wanted._owner and runtime.is_reentered(lock)
 end
 
-local function find_own_reader(self, acquisition)
-  return find_reader(self, acquisition, may_reenter, acquisition)
+local function find_own_reader(self, wanted)
+  return find_reader(self, wanted, may_reenter, wanted)
 end
 
--- Looks through the exclusive locks that the owner of the acquisition holds. Returns two of them:
--- the first one that holds any name of the acquisition, and the one that holds all names of the
--- acquisition. Each result is nil if there is no such lock.
-local function find_own_of_names(self, acquisition)
-  local full_names, of_some, of_all = acquisition.full_names, nil, nil
+-- Looks through the exclusive locks that the owner of the wanted lock holds. Returns two of them:
+-- the first one that holds any name of the wanted lock, and the one that holds all its names. Each
+-- result is nil if there is no such lock.
+local function find_own_of_names(self, wanted)
+  local full_names, of_some, of_all = get_full_names(wanted), nil, nil
   for i = 1, #full_names do
     local lock = find_live(self, full_names[i])
-    lock = lock and may_reenter(lock, acquisition) and lock or nil
+    lock = lock and may_reenter(lock, wanted) and lock or nil
     of_some = of_some or lock
     if i == 1 then
       of_all = lock
@@ -157,7 +179,7 @@ local function find_own_of_names(self, acquisition)
 end
 
 -- Releases those locks of a group that no code will unlock, because nginx has ended the function
--- that ran under with_lock. Otherwise these locks would block the acquisition.
+-- that ran under with_lock. Otherwise these locks would block the wanted lock.
 local function release_cut_off(self, group)
   for lock in pairs(self._sharers[group] or EMPTY) do
     if lock._run then
@@ -166,57 +188,63 @@ local function release_cut_off(self, group)
   end
 end
 
---- Returns the lock that the owner of the acquisition holds already, so that the call gets the same
+--- Returns the lock that the owner of the wanted lock holds already, so that the call gets the same
 -- hold again. Returns nil if there is none. Always returns nil for a permit, because each call
 -- takes a new one.
-function HeldLocks:find_reentrant(acquisition)
-  if acquisition.mode == "permit" then
-    release_cut_off(self, get_group("permit", acquisition.full_name))
+function HeldLocks:find_reentrant(wanted)
+  if wanted._mode == "permit" then
+    release_cut_off(self, get_group("permit", wanted._full_name))
     return nil
-  elseif acquisition.mode ~= "read" then
-    for _, full_name in ipairs(acquisition.full_names) do
+  elseif not may_hold(self, wanted) then
+    return nil
+  elseif wanted._mode ~= "read" then
+    for _, full_name in ipairs(get_full_names(wanted)) do
       release_cut_off(self, get_group("read", full_name))
     end
   end
-  local _, lock = find_own_of_names(self, acquisition)
-  if acquisition.mode == "leader" then
+  local _, lock = find_own_of_names(self, wanted)
+  if wanted._mode == "leader" then
     local is_same = lock and lock._mode == "leader"
-      and lock._leader_value == acquisition.leader_value
+      and lock._leader_value == wanted._leader_value
     return is_same and lock or nil
   end
-  return lock or acquisition.mode == "read" and find_own_reader(self, acquisition) or nil
+  return lock or wanted._mode == "read" and find_own_reader(self, wanted) or nil
 end
 
 --- Adds a lock that is held from now on.
 function HeldLocks:add(lock)
-  local group = get_group(lock._mode, lock._acquisition.full_name)
-  if not group then
-    local full_names = lock._acquisition.full_names
-    for i = 1, #full_names do
-      self._locks[full_names[i]] = lock
+  local mode = lock._mode
+  if mode == "read" or mode == "permit" then
+    local group = get_group(mode, lock._full_name)
+    local sharers = self._sharers[group] or setmetatable({}, { __mode = "k" })
+    self._sharers[group], lock._sharers = sharers, sharers
+    sharers[lock] = true
+  elseif lock._full_names then
+    for _, full_name in ipairs(lock._full_names) do
+      self._locks[full_name] = lock
     end
-    return
+  else
+    self._locks[lock._full_name] = lock
   end
-  local sharers = self._sharers[group]
-  if not sharers then
-    sharers = setmetatable({}, { __mode = "k" })
-    self._sharers[group] = sharers
+end
+
+local function remove_name(self, lock, full_name)
+  if self._locks[full_name] == lock then
+    self._locks[full_name] = nil
   end
-  sharers[lock] = true
-  lock._sharers = sharers
 end
 
 --- Removes a lock that is being released. After that, a call of the same owner asks the core again.
 function HeldLocks:remove(lock)
-  local full_names = lock._acquisition.full_names
-  for i = 1, #full_names do
-    if self._locks[full_names[i]] == lock then
-      self._locks[full_names[i]] = nil
-    end
-  end
   if lock._sharers then
     lock._sharers[lock] = nil
     lock._sharers = nil
+  elseif lock._full_names then
+    for _, full_name in ipairs(lock._full_names) do
+      remove_name(self, lock, full_name)
+    end
+  else
+    remove_name(self, lock, lock._full_name)
   end
 end
 
@@ -236,141 +264,133 @@ end
 -- program, and no owner can unlock. (In an event loop and in nginx, other coroutines go on during
 -- the wait.) Second: an earlier phase of the same nginx request has taken the lock, and that phase
 -- is over, so it cannot unlock.
-local function is_deadlock(lock, chosen)
-  return not lock._max_hold and (not runtime.loop(chosen) or runtime.is_past(lock))
+local function is_deadlock(lock, loop)
+  return not lock._max_hold and (not loop or runtime.is_past(lock))
 end
 
---- Returns true if the acquisition is a read lock that must not wait behind a writer. The core then
--- grants it at once (if the lock is free, or by sharing the key of a reader of this client) or
--- fails it. The result is true if a client of this Lua state has a read hold of a name of the
--- acquisition, and no code can unlock that hold during the wait. Otherwise the acquisition could
--- wait for ever: for a queued writer, which itself waits for that read hold.
-function HeldLocks:must_share(acquisition, chosen)
-  for other in pairs(acquisition.mode == "read" and all or EMPTY) do
+-- Returns true if the wanted lock, a read lock, must not wait behind a writer. The core then grants
+-- it at once (if the lock is free, or by sharing the key of a reader of this client) or fails it.
+-- The result is true if a client of this Lua state has a read hold of the name, and no code can
+-- unlock that hold during the wait. Otherwise the call could wait for ever: for a queued writer,
+-- which itself waits for that read hold.
+local function must_share(self, wanted, loop)
+  for other in pairs(all) do
     if is_same_etcd(self, other)
-      and find_reader(other, acquisition, is_deadlock, chosen) then
+      and find_reader(other, wanted, is_deadlock, loop) then
       return true
     end
   end
   return false
 end
 
--- Returns a lock of this client that blocks the acquisition for ever, or nil.
-local function find_blocking(self, acquisition, chosen)
-  return find_exclusive(self, acquisition, is_deadlock, chosen)
-    or acquisition.mode ~= "read" and find_reader(self, acquisition, is_deadlock, chosen)
+-- Returns a lock of this client that blocks the wanted lock for ever, or nil.
+local function find_blocking(self, wanted, loop)
+  return find_exclusive(self, wanted, is_deadlock, loop)
+    or wanted._mode ~= "read" and find_reader(self, wanted, is_deadlock, loop)
     or nil
 end
 
 -- Returns true if another client of this Lua state, for the same etcd cluster, holds a lock that
--- blocks the acquisition for ever.
-local function is_blocked_by_other_client(self, acquisition, chosen)
+-- blocks the wanted lock for ever.
+local function is_blocked_by_other_client(self, wanted, loop)
   for other in pairs(all) do
     if other ~= self and is_same_etcd(self, other)
-      and find_blocking(other, acquisition, chosen) then
+      and find_blocking(other, wanted, loop) then
       return true
     end
   end
 end
 
--- Returns true if the clients of this Lua state hold at least `acquisition.permits` permits of the
+-- Returns true if the clients of this Lua state hold at least `wanted._permits` permits of the
 -- semaphore that no code can unlock during the wait. A permit counts also if it was taken with a
 -- different `n`.
-local function are_permits_blocked(self, acquisition, chosen)
-  local group, held = get_group("permit", acquisition.full_name), 0
+local function are_permits_blocked(self, wanted, loop)
+  local group, held = get_group("permit", wanted._full_name), 0
   for other in pairs(all) do
     for lock in pairs(is_same_etcd(self, other) and other._sharers[group] or EMPTY) do
-      local counts = is_live(other, lock) and is_deadlock(lock, chosen)
+      local counts = is_live(other, lock) and is_deadlock(lock, loop)
       held = held + (counts and 1 or 0)
     end
   end
-  return held >= acquisition.permits
+  return held >= wanted._permits
 end
 
--- Returns the words, for a message, for the holder that blocks the acquisition for ever; nil if
+-- Returns the words, for a message, for the holder that blocks the wanted lock for ever; nil if
 -- there is no such holder.
-local function find_deadlock(self, acquisition, chosen)
-  if acquisition.mode == "permit" then
-    return are_permits_blocked(self, acquisition, chosen) and "this program, with all permits"
+local function find_deadlock(self, wanted, loop)
+  if wanted._mode == "permit" then
+    return are_permits_blocked(self, wanted, loop) and "this program, with all permits"
       or nil
   end
-  local lock = find_blocking(self, acquisition, chosen)
+  local lock = find_blocking(self, wanted, loop)
   if lock then
     return runtime.is_past(lock) and "an earlier phase of this nginx request"
-      or describe_owner(lock._acquisition.owner)
-  elseif is_blocked_by_other_client(self, acquisition, chosen) then
+      or describe_owner(lock._owner)
+  elseif is_blocked_by_other_client(self, wanted, loop) then
     return "another client of this program"
   end
 end
 
 -- ---- waits ----
 
---- Records that the owner of the acquisition begins to wait for `core_lock`. `binding` is the
--- result of runtime.bind. Returns the recorded wait, a table. The caller must keep this table in a
--- variable and pass it to end_wait, because HeldLocks references the table weakly.
---
--- Records nothing and returns nil for an acquisition without the option `owner`, because its owner
--- is a coroutine, which cannot wait twice at the same time. Also records nothing and returns nil
--- for a permit, because an owner may wait for several permits.
-function HeldLocks:begin_wait(acquisition, core_lock, binding)
-  if acquisition.given_owner == nil or acquisition.mode == "permit" then
-    return nil
+--- Records that the owner of the wanted lock begins to wait for it. Not for a call without the
+-- option `owner`, because its owner is a coroutine, which cannot wait twice at the same time.
+-- Records nothing for a permit, because an owner may wait for several permits.
+function HeldLocks:begin_wait(wanted)
+  if wanted._mode == "permit" then
+    return
   end
   -- The keys are weak, because a coroutine that the program drops during its wait never calls
   -- end_wait.
-  local waits = self._waits[acquisition.owner] or setmetatable({}, { __mode = "k" })
-  local wait = { full_name = acquisition.full_name, core_lock = core_lock, binding = binding }
-  waits[wait], self._waits[acquisition.owner] = true, waits
-  return wait
+  local waits = self._waits[wanted._owner] or setmetatable({}, { __mode = "k" })
+  waits[wanted], self._waits[wanted._owner] = true, waits
 end
 
---- Removes `wait`, the result of begin_wait, from the record. `wait` may be nil.
-function HeldLocks:end_wait(acquisition, wait)
-  local waits = wait and self._waits[acquisition.owner]
+--- Undoes begin_wait.
+function HeldLocks:end_wait(wanted)
+  local waits = self._waits[wanted._owner]
   if waits then
-    waits[wait] = nil
+    waits[wanted] = nil
     if not next(waits) then
-      self._waits[acquisition.owner] = nil
+      self._waits[wanted._owner] = nil
     end
   end
 end
 
--- Returns message, code if the owner of the acquisition already waits for the same name in another
+-- Returns message, code if the owner of the wanted lock already waits for the same name in another
 -- coroutine. A second wait would end only after the first coroutine has got the lock and released
 -- it. If the first coroutine waits for the second one before the release, neither would ever end.
 -- Returns nil if the owner does not wait for this name.
-local function find_wait_refusal(self, acquisition)
-  if acquisition.mode == "permit" then
-    return nil
-  end
-  for wait in pairs(self._waits[acquisition.owner] or EMPTY) do
-    if wait.full_name == acquisition.full_name and wait.core_lock:wait(0) == nil
-      and runtime.is_waiting(wait.binding) then
+local function find_wait_refusal(self, wanted)
+  local waits = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
+  for wait in pairs(waits) do
+    if wait._full_name == wanted._full_name and wait._core:wait(0) == nil
+      and runtime.is_waiting(wait._binding) then
       local text = "lock %s: its owner waits for it already, in another coroutine"
-      return text:format(quote(acquisition.name)), "deadlock"
+      return text:format(quote(wanted._name)), "deadlock"
     end
   end
 end
 
 -- ---- refusals ----
 
---- Returns message, code if the owner of the acquisition would wait for its own hold; nil if not.
-function HeldLocks:find_own_refusal(acquisition)
-  local is_writer = acquisition.mode ~= "read" and acquisition.mode ~= "permit"
-  if is_writer and find_own_reader(self, acquisition) then
+--- Returns message, code if the owner of the wanted lock would wait for its own hold; nil if not.
+function HeldLocks:find_own_refusal(wanted)
+  local is_writer = wanted._mode ~= "read" and wanted._mode ~= "permit"
+  if is_writer and find_own_reader(self, wanted) then
     local text = "lock %s: its owner has a read hold; a read hold cannot be upgraded to write"
-    return text:format(quote(acquisition.name)), "deadlock"
+    return text:format(quote(wanted._name)), "deadlock"
   end
-  if acquisition.mode == "leader" and find_own_of_names(self, acquisition) then
+  if wanted._mode == "leader" and find_own_of_names(self, wanted) then
     local text = "election %s: its owner holds that name already, but not with this value;"
       .. " a leader changes its value with proclaim"
-    return text:format(quote(acquisition.name)), "deadlock"
+    return text:format(quote(wanted._name)), "deadlock"
   end
-  local of_some = acquisition.mode == "multi" and find_own_of_names(self, acquisition)
+  local of_some = wanted._mode == "multi" and find_own_of_names(self, wanted)
   if of_some then
     local text = "lock %s: its owner holds %s already, but not all names in one hold;"
       .. " unlock that first"
-    return text:format(quote(acquisition.name), quote(of_some:name())), "deadlock"
+    return text:format(quote(wanted._name), quote(of_some:name())), "deadlock"
   end
 end
 
@@ -378,57 +398,65 @@ local function match_any()
   return true
 end
 
--- Returns a lock that this client holds and that blocks the acquisition; nil or false if there is
+-- Returns a lock that this client holds and that blocks the wanted lock; nil or false if there is
 -- none. Always returns nil for a permit, because a semaphore has several holders.
-local function find_holder(self, acquisition)
-  if acquisition.mode == "permit" then
+local function find_holder(self, wanted)
+  if wanted._mode == "permit" then
     return nil
   end
-  return find_exclusive(self, acquisition, match_any)
-    or acquisition.mode ~= "read" and find_reader(self, acquisition, match_any)
+  return find_exclusive(self, wanted, match_any)
+    or wanted._mode ~= "read" and find_reader(self, wanted, match_any)
 end
 
---- Returns whether a lock of this client blocks the acquisition.
-function HeldLocks:is_holder(acquisition)
-  return find_holder(self, acquisition) and true or false
+--- Returns whether a lock of this client blocks the wanted lock.
+function HeldLocks:is_holder(wanted)
+  return find_holder(self, wanted) and true or false
 end
 
 -- Returns message, code if this client knows without a request that a try would fail. Otherwise
 -- returns nil.
-local function find_try_refusal(self, acquisition)
-  local lock = find_holder(self, acquisition)
+local function find_try_refusal(self, wanted)
+  local lock = find_holder(self, wanted)
   if lock then
     local text = "lock %s is held by %s"
-    return text:format(quote(acquisition.name), describe_owner(lock._acquisition.owner)), "locked"
+    return text:format(quote(wanted._name), describe_owner(lock._owner)), "locked"
   end
 end
 
---- Returns message, code if the acquisition must not start, because of holds and waits of this Lua
--- state: a try would fail, or a wait would never end. Returns nil if it may start. `chosen` is
--- connect's option `loop`.
-function HeldLocks:find_refusal(acquisition, chosen)
-  local message, code = self:find_own_refusal(acquisition)
+--- Returns message, code if the request for the wanted lock must not start, because of holds and
+-- waits of this Lua state: a try would fail, or a wait would never end. Returns nil if it may
+-- start. Sets the field `_must_share` of the lock.
+function HeldLocks:find_refusal(wanted, loop)
+  local is_known = wanted._mode == "permit" or self._waits[wanted._owner] ~= nil
+  for other in pairs(all) do
+    is_known = is_known or may_hold(other, wanted)
+  end
+  if not is_known then
+    return nil
+  end
+  wanted._must_share = wanted._mode == "read" and must_share(self, wanted, loop) or nil
+  local message, code = self:find_own_refusal(wanted)
   if message then
     return message, code
-  elseif acquisition.try then
-    return find_try_refusal(self, acquisition)
+  elseif wanted._timeout == 0 then
+    return find_try_refusal(self, wanted)
   end
-  message, code = find_wait_refusal(self, acquisition)
+  message, code = find_wait_refusal(self, wanted)
   if message then
     return message, code
   end
-  local holder = find_deadlock(self, acquisition, chosen)
-  if holder and not runtime.loop(chosen) then
-    -- The program may have dropped the lock that blocks the acquisition. If so, this garbage
+  local holder = find_deadlock(self, wanted, loop)
+  if holder and not loop then
+    -- The program may have dropped the lock that blocks the wanted one. If so, this garbage
     -- collection releases that lock.
     collectgarbage()
     collectgarbage()
-    holder = find_deadlock(self, acquisition, chosen)
+    holder = find_deadlock(self, wanted, loop)
   end
   if holder then
     local text = "%s %s is held by %s, which cannot release it while this call waits"
-    local noun = acquisition.mode == "permit" and "semaphore" or "lock"
-    return text:format(noun, quote(acquisition.name), holder), "deadlock"
+    local noun = wanted._mode == "permit" and "semaphore" or "lock"
+    return text:format(noun, quote(wanted._name), holder), "deadlock"
   end
 end
 

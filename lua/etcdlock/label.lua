@@ -9,44 +9,44 @@ local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
--- A plain label contains only host, pid and since. Most labels are plain, so write_plain keeps the
--- last one, with its since (seconds) and pid, and returns it again while both stay the same.
-local plain_label, plain_since, plain_pid
+local time = os.time
 
-local function write_plain(pid, since)
-  if since ~= plain_since or pid ~= plain_pid then
-    plain_label = json.encode { host = core.host(), pid = pid, since = since }
-    plain_since, plain_pid = since, pid
+-- A plain label contains only host, pid and since. Most labels are plain, so the client keeps the
+-- last one, with its since (seconds), and returns it again in the same second.
+local function write_plain(client, since)
+  if since ~= client._plain_since then
+    client._plain_label = json.encode { host = core.host(), pid = core.pid(), since = since }
+    client._plain_since = since
   end
-  return plain_label
+  return client._plain_label
 end
 
---- Returns the label of an acquisition by a client whose lock delay is `lock_delay` seconds, a JSON
--- object with these fields:
+--- Returns the label of `lock`, a JSON object with these fields:
 --   host, pid   of this process
 --   since       time of the call, in Unix seconds
 --   owner       the option `owner`, if it is a string or a number
 --   value       the option `value`, if it is given
---   lock_delay  if it is above 0
+--   lock_delay  that of the client in seconds, if it is above 0
 -- For a multi-lock of several names, returns two labels with a NUL between them:
 -- 1. the label for the key below the first name, with the field `names`: the list of all full names
 -- 2. the label for all other keys, with the field `first`: the first full name
-function M.write(acquisition, lock_delay)
-  local owner, full_names = acquisition.given_owner, acquisition.full_names
-  local has_owner = type(owner) == "string" or type(owner) == "number"
-  local pid, since = core.pid(), os.time()
-  if #full_names == 1 and not (has_owner or acquisition.value) and lock_delay == 0 then
-    return write_plain(pid, since)
+function M.write(lock)
+  local client, owner, since = lock._client, lock._given_owner, time()
+  local lock_delay, full_names = client._lock_delay, lock._full_names
+  local is_multi = full_names and #full_names > 1
+  local has_owner = owner ~= nil and (type(owner) == "string" or type(owner) == "number")
+  if lock_delay == 0 and not (is_multi or has_owner or lock._value) then
+    return write_plain(client, since)
   end
   local label = {
     host = core.host(),
-    pid = pid,
+    pid = core.pid(),
     since = since,
     owner = has_owner and to_string(owner) or nil,
-    value = acquisition.value,
+    value = lock._value,
     lock_delay = lock_delay > 0 and lock_delay or nil,
   }
-  if #full_names == 1 then
+  if not is_multi then
     return json.encode(label)
   end
   label.first = full_names[1]

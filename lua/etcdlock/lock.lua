@@ -110,14 +110,14 @@ end
 -- @treturn string for a `multi_lock`: the names, with spaces between them
 -- @fail never
 function Lock:name()
-  return self._acquisition.name
+  return self._name
 end
 
 --- Returns the names of the lock, without the client's prefix.
 -- @treturn {string,...} one name, except for a `multi_lock`
 -- @fail never
 function Lock:names()
-  return { (table.unpack or unpack)(self._acquisition.names) } -- luacheck: ignore unpack
+  return { (table.unpack or unpack)(self._names or { self._name }) } -- luacheck: ignore unpack
 end
 
 --- The kinds of lock that `lock:mode` returns.
@@ -166,8 +166,13 @@ end
 -- Releases the core lock. Returns true if the lock was held.
 local function release(self)
   local client, core_lock = self._client, self._core
+  if self._loss_number then
+    client._loss_listeners:disarm(self)
+  end
   local was_held = core_lock:release()
-  client._loss_listeners:remove(self, not was_held)
+  if self._listeners then
+    client._loss_listeners:remove(self, not was_held)
+  end
   if was_held and client._events.is_on then
     -- The event is reported now, before etcd has confirmed the release, because the hold has ended.
     client._events:report_released(self, core_lock:held_for())
@@ -180,13 +185,13 @@ end
 -- false value, message, code.
 local function await_release(self)
   local client = self._client
-  if runtime.refusal(client._wakeups.chosen) then
+  local loop, refusal = runtime.loop(client._wakeups.chosen)
+  if refusal then
     return true
   end
-  local released, message, code = client:_await(waits.Released, {
-    object = self._core, binding = self._binding,
-    limit = client:_find_outage() and 0 or RELEASE_TIMEOUT,
-  })
+  local limit = client._fail_fast and client:_find_outage() and 0 or RELEASE_TIMEOUT
+  local released, message, code =
+    client:_await(waits.Released, loop, self._core, limit, self._binding)
   if released == nil then
     local text = "lock %s: etcd has not confirmed the release yet; it goes on"
     return nil, text:format(quote(self:name())), "unavailable"
@@ -213,8 +218,9 @@ function Lock:unlock()
   if self._count == 0 then
     return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
   end
-  local message, code = self:_find_fork()
-  if code then
+  local client = self._client
+  local usable, message, code = client._core:usable()
+  if not usable and code == "forked" then
     return nil, message, code
   end
   self._count = self._count - 1
@@ -224,8 +230,7 @@ function Lock:unlock()
     end
     return nil, self:_not_held()
   end
-  self._client._held_locks:remove(self)
-  self._client._loss_listeners:disarm(self)
+  client._held_locks:remove(self)
   local released
   if release(self) then
     released, message, code = await_release(self)
@@ -234,11 +239,13 @@ function Lock:unlock()
   else
     message, code = self:_not_held()
   end
-  runtime.unbind(self._client._wakeups, self._binding)
+  if self._binding then
+    runtime.unbind(client._wakeups, self._binding)
+  end
   if released then
     return true
   end
-  self._client._events:deliver()
+  client._events:deliver()
   return nil, message, code
 end
 
@@ -306,14 +313,14 @@ end
 function Lock:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
   local message, code = self:_find_fork()
+  local loop, ended
   if not code then
-    message, code = runtime.refusal(self._client._wakeups.chosen)
+    loop, message, code = runtime.loop(self._client._wakeups.chosen)
   end
   if code then
     return nil, message, code
   end
-  local ended
-  ended, message, code = self._client:_await(waits.Ended, { object = self._core, limit = timeout })
+  ended, message, code = self._client:_await(waits.Ended, loop, self._core, timeout)
   if ended == false then
     return nil, message, code
   elseif not ended then
@@ -341,28 +348,47 @@ Lock.proclaim = guarded.proclaim
 
 check.methods(Lock, "lock")
 
--- Creates the lock that uses the core's lock `core_lock`, which is held; acquire.lua calls this.
-function Lock.new(client, core_lock, acquisition, binding)
+-- ---- for acquire.lua ----
+
+-- Creates a lock that is not held yet. The constructor has the 7 fields that each lock needs,
+-- because a Lua table with more than 8 fields takes twice the memory. Other fields are set only if
+-- they are not nil:
+--   _names, _full_names  mode "multi": lists of the names, without and with the client's prefix
+--   _permits         mode "permit": number of permits of the semaphore
+--   _leader_value    mode "leader": the leader's value in etcd; nil if the outcome of the last
+--                    `proclaim` is unknown
+--   _timeout         seconds; 0: a try; nil: no limit
+--   _max_hold        seconds; lock:expire changes it
+--   _linger          seconds
+--   _value           the option `value`; nil after the grant
+--   _given_owner     the option `owner`; nil: the owner is the running coroutine
+--   _is_in_with      true if the call is a with_lock call
+--   _started_at      time of the call (core.now); nil: neither a log nor metrics
+--   _stops_loop      true if a wait for this lock would stop an nginx worker or an event loop
+--   _must_share      result of HeldLocks:must_share
+--   _holder_label, _holder_read_at  value of the holder's key that the core has read last, and when
+--                    the core has read it (core.now)
+--   _binding         result of runtime.bind; nil outside nginx
+--   _sharers         set of the read locks, or permits, that are held side by side with this lock,
+--                    see HeldLocks:add; nil if this lock excludes all others
+--   _downgrade       after lock:downgrade: "unconfirmed", or "confirmed" by etcd
+--   _run             result of runtime.run, while the with_lock call that took the lock runs its
+--                    function
+--   _listeners       list of the `on_lost` functions that were not called yet
+--   _loss_number     wake number that the core pushes when the hold ends; nil: none is armed
+--   _unread          see note_read in guarded.lua
+function Lock.new(client, mode, name)
   return setmetatable({
-    _core = core_lock,
     _client = client,
-    _acquisition = acquisition, -- see new_acquisition in acquire.lua
-    _mode = acquisition.mode, -- "read" after lock:downgrade
-    -- True for a write lock until etcd has confirmed lock:downgrade.
-    _may_downgrade = acquisition.mode == "write",
-    -- The leader's value in etcd. nil if the lock is not a leader's, or if the outcome of the last
-    -- `proclaim` is unknown.
-    _leader_value = acquisition.leader_value,
-    -- Set of the read locks, or permits, that are held side by side with this lock, see
-    -- HeldLocks:add; nil if this lock excludes all others.
-    _sharers = nil,
-    _max_hold = acquisition.max_hold, -- seconds; lock:expire changes it
-    _binding = binding, -- result of runtime.bind; nil outside nginx
-    _count = 1, -- number of unlock calls that are due
-    -- Result of runtime.run, while the with_lock call that took the lock runs its function.
-    _run = nil,
-    _listeners = nil, -- list of the `on_lost` functions that were not called yet
-    _loss_number = nil, -- wake number that the core pushes when the hold ends; nil: none is armed
+    -- "lock", "read", "write", "permit", "multi" or "leader"; "read" after lock:downgrade
+    _mode = mode,
+    -- Without the client's prefix; mode "multi": first the list of names, then a text for messages.
+    _name = name,
+    -- With the client's prefix; mode "multi": the names joined by NUL, as the core takes them.
+    _full_name = nil,
+    _owner = nil, -- see HeldLocks.identify_owner
+    _core = nil, -- the core's lock
+    _count = 0, -- number of unlock calls that are due
   }, Lock)
 end
 

@@ -56,8 +56,6 @@ M.OPTIONS = {
   },
 }
 
-local NAMES = check.sorted_keys(M.OPTIONS)
-
 -- Options that lock calls do not take, each with the call to use instead, for messages.
 local ELSEWHERE = {
   ttl = "etcdlock.connect, because all locks of a client share a lease, which the client renews",
@@ -76,22 +74,65 @@ function M.check_value(where, value)
   return check.value(where, "value", value, M.OPTIONS.value)
 end
 
--- Checks the options `opts` of a lock call. Returns the table of options, and the timeout in
--- seconds (nil: no limit), which is `default` if the options contain none. If a value is not
--- allowed, returns nil, message, "invalid". Raises for an unknown option or a wrong type.
-function M.read(where, default, opts)
-  opts = check.options(where, opts, M.OPTIONS, ELSEWHERE)
-  for i = 1, #NAMES do
-    local field = NAMES[i]
-    if opts[field] ~= nil then
-      local ok, message, code = check.value(where, field, opts[field], M.OPTIONS[field])
-      if not ok then
-        return nil, message, code
-      end
-    end
+local OPTIONS = M.OPTIONS
+
+-- Field of a lock (lock.lua) for each option.
+local FIELDS = {}
+for name in pairs(OPTIONS) do
+  FIELDS[name] = "_" .. name
+end
+FIELDS.owner = "_given_owner"
+
+-- Mode that does not allow the option `linger` -> the text that follows "wanted" in the message.
+local NO_LINGER = {
+  permit = "none: a permit cannot linger",
+  multi = "none: a multi-lock cannot linger",
+  leader = "none: a leadership cannot linger",
+}
+
+-- The text after "wanted" for a call with `linger` by a client with a lock delay. If the client
+-- crashed while the key of a released lock lingers, the lock delay would begin, and block other
+-- clients although the lock is free.
+local NO_LINGER_WITH_DELAY = "none for a client with a lock_delay: a released lock would block"
+  .. " others after a crash"
+
+-- Returns true if `lock` allows the options `opts`; otherwise nil, message, "invalid".
+local function check_mode(where, lock, opts)
+  local wanted = opts.linger and (NO_LINGER[lock._mode]
+    or lock._client._lock_delay > 0 and NO_LINGER_WITH_DELAY)
+  if wanted then
+    return check.invalid(where, "linger", opts.linger, wanted)
+  elseif opts.value and lock._mode == "leader" then
+    return check.invalid(where, "value", opts.value, "none: a leader's value is an argument")
   end
-  local timeout = opts.timeout or default
-  return opts, timeout ~= math.huge and timeout or nil
+  return true
+end
+
+-- Raises an error that describes what is wrong with the options `opts`.
+local function raise(where, opts)
+  check.options(where, opts, OPTIONS, ELSEWHERE)
+end
+
+-- Copies the options `opts` of a lock call to the fields of `lock`. Returns true. If a value is not
+-- allowed, returns nil, message, "invalid". Raises for an unknown option or a wrong type.
+function M.read(where, lock, opts)
+  if type(opts) ~= "table" then
+    raise(where, opts)
+  end
+  local refused
+  for field, value in pairs(opts) do
+    local option = OPTIONS[field]
+    if not option or option.type and type(value) ~= option.type then
+      raise(where, opts)
+    elseif option.is_valid and not option.is_valid(value) and not (refused and refused < field) then
+      refused = field -- the first one in alphabetical order, so that each run reports the same
+    end
+    lock[FIELDS[field]] = value
+  end
+  if refused then
+    return check.value(where, refused, opts[refused], OPTIONS[refused])
+  end
+  return check_mode(where, lock, opts)
 end
 
 return M

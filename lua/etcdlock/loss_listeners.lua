@@ -89,11 +89,9 @@ end
 --- Undoes `arm` for a lock that is about to be released, because the end of a released hold is not
 -- a loss.
 function LossListeners:disarm(lock)
-  if lock._loss_number then
-    self._wakeups:forget(lock._loss_number)
-    self._wakeups.core:end_wait(lock._loss_number, lock._core, "ended")
-    lock._loss_number = nil
-  end
+  self._wakeups:forget(lock._loss_number)
+  self._wakeups.core:end_wait(lock._loss_number, lock._core, "ended")
+  lock._loss_number = nil
 end
 
 --- Removes a lock that was released, unless `was_lost` is true: such a lock was lost before the

@@ -8,7 +8,7 @@ local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
-local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
+local NAME_MAX, MULTI_MAX, is_name = core.NAME_MAX, core.MULTI_MAX, core.is_name
 
 -- Largest number of bytes of several joined names in a message; a longer text is cut.
 local JOINED_MAX = 80
@@ -23,31 +23,31 @@ local function refuse_reserved(where, field, reserved, prefix, name)
   return nil, escape(text:format(where, field, quote(name), with, reserved)), "invalid"
 end
 
-local function has_valid_bytes(full_name)
-  return #full_name <= NAME_MAX and not full_name:find "%z"
-end
-
 --- Returns true if `full_name`, read from etcd, can be the full name of a lock.
-function M.is_full_name(full_name)
-  return full_name ~= "" and has_valid_bytes(full_name) and not core.reserved_end(full_name)
+M.is_full_name = is_name
+
+-- Raises if `name` is not a string. Otherwise returns nil, message, "invalid" for a name that is
+-- not allowed. See add_prefix.
+local function refuse(where, prefix, name, field)
+  check.string(where, field, name)
+  local full_name = prefix .. name
+  if name == "" or #full_name > NAME_MAX or full_name:find "%z" then
+    return check.invalid(where, field, name, "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL")
+  end
+  return refuse_reserved(where, field, core.reserved_end(full_name), prefix, name)
 end
 
 --- Returns the full name: `prefix`, which is the client's prefix, followed by `name`. If a lock
 -- cannot have this name, returns nil, message, "invalid". Raises if `name` is not a string. In
 -- messages, `where` names the call, and `field` (default: "name") names the argument.
 function M.add_prefix(where, prefix, name, field)
-  field = field or "name"
-  check.string(where, field, name)
-  local full_name = prefix .. name
-  if name == "" or not has_valid_bytes(full_name) then
-    local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
-    return check.invalid(where, field, name, wanted)
+  if type(name) == "string" and name ~= "" then
+    local full_name = prefix .. name
+    if is_name(full_name) then
+      return full_name
+    end
   end
-  local reserved = core.reserved_end(full_name)
-  if reserved then
-    return refuse_reserved(where, field, reserved, prefix, name)
-  end
-  return full_name
+  return refuse(where, prefix, name, field or "name")
 end
 
 --- Returns the list of the full names of `names`. Returns nil, message, "invalid" if a name is not

@@ -72,12 +72,12 @@ local function await_changes(self, kind, left)
     return true
   end
   local client = self._client
-  local message, code = client:_find_refusal()
+  local loop, message, code = client:_find_loop()
   if message then
     return nil, message, code
   end
   local ok
-  ok, message, code = client:_await(kind, { object = self._watcher, limit = seconds })
+  ok, message, code = client:_await(kind, loop, self._watcher, seconds)
   if ok == false then
     return nil, message, code
   end

@@ -1,6 +1,7 @@
 --- A semaphore: a name of which up to `n` permits are held at a time.
 -- @classmod semaphore
 -- @alias Semaphore
+local Lock = require "etcdlock.lock"
 local acquire = require "etcdlock.acquire"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
@@ -51,7 +52,9 @@ Semaphore.__name = "etcdlock.semaphore"
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
 acquire.add(Semaphore, "semaphore", "lock", function(self, ...)
-  return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
+  local lock = Lock.new(self._client, "permit", self._name)
+  lock._permits = self._permits
+  return lock, ...
 end)
 
 --- Returns the number of free permits: `n` minus the number of entries that hold a permit or wait

@@ -7,7 +7,8 @@
 static const char PROGRAM[] =
     "package.preload['etcdlock.core'] = function()"
     "  return { decimal_point = function() return '.' end,"
-    "    reserved_end = function() end, NAME_MAX = 512, MULTI_MAX = 60 }"
+    "    is_name = function() return true end,"
+    "    NAME_MAX = 512, MULTI_MAX = 60 }"
     " end\n"
     "local text = require 'etcdlock.text'\n"
     "local label = require 'etcdlock.label'\n"

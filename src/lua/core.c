@@ -117,6 +117,15 @@ static el_nret l_reserved_end(lua_State *L) {
   return 1;
 }
 
+/* is_name(name) returns whether a lock can have this full name. */
+static el_nret l_is_name(lua_State *L) {
+  el_bytes name = el_lua_check_bytes(L, 1);
+  lua_pushboolean(L, name.len > 0 && name.len <= EL_NAME_MAX &&
+                         memchr(name.data, '\0', name.len) == NULL &&
+                         el_key_reserved_suffix(name).len == 0);
+  return 1;
+}
+
 /* ---- the module ---- */
 
 static void set_limit(lua_State *L, const char *name, lua_Integer limit) {
@@ -137,6 +146,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"key_stem", l_key_stem},
       {"downgrade_marker", l_downgrade_marker},
       {"reserved_end", l_reserved_end},
+      {"is_name", l_is_name},
       {NULL, NULL},
   };
   lua_newtable(L);

@@ -14,45 +14,41 @@ static el_lock *check_lock(lua_State *L) {
 }
 
 /* The key of an election has the layout of a multi-lock with one name. */
-static void read_mode(lua_State *L, int table, el_lock_options *options) {
-  lua_getfield(L, table, "mode");
-  options->leads = strcmp(luaL_optstring(L, -1, ""), "leader") == 0;
-  options->mode = options->leads
-                      ? EL_MODE_MULTI
-                      : (el_mode)luaL_checkoption(L, -1, "lock", el_mode_names);
-  lua_pop(L, 1);
+static void read_mode(lua_State *L, int arg, el_lock_options *options) {
+  options->leads = strcmp(luaL_optstring(L, arg, ""), "leader") == 0;
+  options->mode =
+      options->leads ? EL_MODE_MULTI
+                     : (el_mode)luaL_checkoption(L, arg, "lock", el_mode_names);
 }
 
 static void read_options(lua_State *L, int table, el_lock_options *options) {
-  options->timeout_ms = el_lua_field_ms(L, table, "limit", -1);
-  options->max_hold_ms = el_lua_field_ms(L, table, "max_hold", 0);
-  options->linger_ms = el_lua_field_ms(L, table, "linger", 0);
-  options->try_once = el_lua_field_bool(L, table, "try");
-  options->must_share = el_lua_field_bool(L, table, "must_share");
-  options->is_in_with = el_lua_field_bool(L, table, "is_in_with");
-  read_mode(L, table, options);
-  lua_getfield(L, table, "permits");
+  lua_getfield(L, table, "_timeout");
+  options->try_once = lua_isnumber(L, -1) && lua_tonumber(L, -1) == 0;
+  lua_getfield(L, table, "_permits");
   options->permits = (uint16_t)luaL_optinteger(L, -1, 0);
-  lua_pop(L, 1);
+  lua_pop(L, 2);
+  options->max_hold_ms = el_lua_field_ms(L, table, "_max_hold", 0);
+  options->linger_ms = el_lua_field_ms(L, table, "_linger", 0);
+  options->must_share = el_lua_field_bool(L, table, "_must_share");
+  options->is_in_with = el_lua_field_bool(L, table, "_is_in_with");
 }
 
-/* client:lock(name, value, options) requests a lock and returns its handle; or nil, message, code.
- * |options| has the fields of el_lock_options, with these differences:
- * - Times are in seconds, and their fields have no suffix: max_hold, linger.
- * - `limit` is the timeout (nil: none), and `try` is try_once.
- * - `mode` is a name in el_mode_names, or "leader".
- *
- * Without |options| it requests a plain lock without a timeout. */
+/* client:lock(name, value, mode, seconds, options) requests a lock and returns its handle; or nil,
+ * message, code.
+ * - |mode| is a name in el_mode_names, or "leader"; nil: a plain lock.
+ * - |seconds| is the timeout; nil: none.
+ * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {.name = el_lua_check_bytes(L, 2),
                              .value = el_lua_check_bytes(L, 3),
-                             .timeout_ms = -1};
+                             .timeout_ms = el_lua_opt_ms(L, 5, -1)};
   el_error err;
   void **box;
-  if (!lua_isnoneornil(L, 4)) {
-    luaL_checktype(L, 4, LUA_TTABLE);
-    read_options(L, 4, &options);
+  read_mode(L, 4, &options);
+  if (!lua_isnoneornil(L, 6)) {
+    luaL_checktype(L, 6, LUA_TTABLE);
+    read_options(L, 6, &options);
   }
   box = el_lua_new_box(L, EL_LUA_LOCK);
   el_lua_push_uservalue(L, 1); /* for call_report_leak */

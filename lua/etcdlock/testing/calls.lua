@@ -117,17 +117,32 @@ local plan
 local inside = setmetatable({}, { __mode = "k" })
 local MAIN = {} -- the thread where coroutines.running() returns nil
 
+-- A call by call_inside, for coroutines.call_with_cleanup: `thread`, and `before`, the value of
+-- inside[thread] before the call.
+local Call = {}
+Call.__index = Call
+
+function Call.begin() end
+
+function Call:__close()
+  inside[self.thread] = self.before
+end
+
+function Call:finish(...)
+  self:__close()
+  return pack(...)
+end
+
+function Call.report() end
+
 -- Calls fn(...) with `inside` of this thread set to `value`. Returns the results as a packed list.
 local function call_inside(value, fn, ...)
-  local thread, args, results = coroutines.running() or MAIN, pack(...), nil
-  local before = inside[thread]
+  local thread, args = coroutines.running() or MAIN, pack(...)
+  local call = setmetatable({ thread = thread, before = inside[thread] }, Call)
   inside[thread] = value
-  coroutines.call_with_cleanup(function()
-    inside[thread] = before
-  end, function()
-    results = pack(fn(unpack_list(args, 1, args.n)))
-  end, function() end)
-  return results
+  return coroutines.call_with_cleanup(call, function()
+    return fn(unpack_list(args, 1, args.n))
+  end)
 end
 
 -- Returns "FILE:LINE" of the nearest caller outside etcdlock.
@@ -163,7 +178,7 @@ end
 
 -- Returns the outcome for a call that has got `lock`. A call that takes a lock again cannot fail.
 local function choose_grant(call, lock)
-  local timeout = lock._acquisition.timeout
+  local timeout = lock._timeout
   return lock:count() == 1 and choose(call, timeout == 0 and { "locked", "unavailable" }
     or { "lost", "unavailable", timeout and "timeout" })
 end

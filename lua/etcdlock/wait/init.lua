@@ -1,22 +1,71 @@
 --- Returns the function with which the library waits for events of the core. waits.lua describes
--- the fields of a wait.
+-- the kinds of waits.
 local CHUNK = require("etcdlock.check").CHUNK
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
-local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
 
 -- Seconds for which one slice of a blocking wait calls into C. Between two slices Lua code runs, so
 -- that the debug hook of the interpreter can raise the error of Ctrl-C.
 local SLICE = 0.2
--- A blocking wait collects garbage after this many slices, because the program may have dropped a
--- handle that still holds the same lock. The collection of the handle releases the lock, and so
--- ends the wait.
+-- A blocking wait collects garbage after this many slices if its `may_collect` is true, because the
+-- program may have dropped a handle that still holds the same lock. The collection of the handle
+-- releases the lock, and so ends the wait.
 local COLLECT_AFTER = 5
 
---- Gets the results of pcall. If the call has succeeded, returns its results. Otherwise (Ctrl-C, an
--- error of an on_lost function) ends the wait and raises the error again.
-local function conclude(wait, ok, ...)
+local FOREVER = math.huge
+
+-- Passes events to the program's `log` function, and calls the on_lost functions of lost locks.
+local function tell(client, kind)
+  if client._events.is_on then
+    client._events:deliver()
+  end
+  if kind.hears_losses then
+    client._loss_listeners:call_due()
+  end
+end
+
+-- ---- without an event loop ----
+
+-- Waits up to `limit` seconds (nil: no limit), and blocks. Returns the results of the object's
+-- method kind.method.
+local function block(client, kind, object, limit, may_collect)
+  local poll, left, slices = object[kind.method], limit or FOREVER, 0
+  if client._events.is_on then
+    client._events:deliver() -- here too, because most waits end within the first slice
+  end
+  while true do
+    local slice = left < SLICE and left or SLICE
+    local a, b, c, d = poll(object, slice)
+    left = left - slice
+    if a == false then
+      return client:_explain(a, b, c, d)
+    elseif a ~= nil or left <= 0 then
+      return a, b, c, d
+    end
+    tell(client, kind)
+    slices = slices + 1
+    if slices == COLLECT_AFTER and may_collect then
+      collectgarbage()
+      collectgarbage()
+    end
+  end
+end
+
+-- Gets the results of pcall. If the call has succeeded, returns its results. Otherwise (Ctrl-C, an
+-- error of an on_lost function) gives the object up and raises the error again.
+local function conclude(client, kind, object, binding, ok, ...)
+  if ok then
+    return ...
+  end
+  kind.give_up(client, object, binding)
+  error((...), 0)
+end
+
+-- ---- in an event loop ----
+
+-- As `conclude`, for a wait in an event loop.
+local function conclude_wait(wait, ok, ...)
   if ok then
     return ...
   end
@@ -24,46 +73,19 @@ local function conclude(wait, ok, ...)
   error((...), 0)
 end
 
---- Passes events to the program's `log` function, and calls the on_lost functions of lost locks.
-local function tell(wait)
-  if wait.events then
-    wait.events:deliver()
-  end
-  if wait.losses and wait.give_up and not coroutines.can_yield_in_pcall then
+local function tell_in_loop(wait)
+  if wait.give_up and not coroutines.can_yield_in_pcall then
     -- Only the on_lost functions run inside pcall. The rest of the wait must be able to yield, and
     -- Lua 5.1 cannot yield inside pcall.
-    conclude(wait, pcall(wait.losses.call_due, wait.losses))
-  elseif wait.losses then
-    wait.losses:call_due()
+    conclude_wait(wait, pcall(tell, wait.client, wait))
+  else
+    tell(wait.client, wait)
   end
 end
 
--- Waits as `yield` does, but blocks.
-local function block(wait)
-  local left, slices = wait.limit or math.huge, 0
-  if wait.events then
-    wait.events:deliver() -- here too, because most waits end within the first slice, before `tell`
-  end
-  while true do
-    local slice = left < SLICE and left or SLICE
-    local a, b, c, d = wait:poll(slice)
-    left = left - slice
-    if a ~= nil or left <= 0 then
-      return a, b, c, d
-    end
-    tell(wait)
-    slices = slices + 1
-    if slices == COLLECT_AFTER and wait.may_collect then
-      collectgarbage()
-      collectgarbage()
-    end
-  end
-end
-
--- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. Nil before Lua
--- 5.4: older Luas cannot close coroutines. The code is a string, because <close> is a syntax error
--- in older Luas.
-local with_close = coroutine.close and load([[
+-- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile; before Lua 5.4
+-- coroutines cannot be closed. The code is a string, because <close> is a syntax error there.
+local call_and_close = coroutine.close and load([[
   local function done(wait, ...)
     wait.has_returned = true
     return ...
@@ -72,18 +94,20 @@ local with_close = coroutine.close and load([[
     local guarded <close> = wait
     return done(guarded, way(guarded, loop))
   end
-]], CHUNK)()
+]], CHUNK)() or function(way, wait, loop)
+  return way(wait, loop)
+end
 
--- Waits in the event loop. Returns the results of the wait's `poll`; nil if the limit is over; or
--- false, message, code if the wait is impossible. Unless the limit is 0, calls loop.wait at least
--- once, even if the event has occurred, because in nginx this call binds a lock to its request.
+-- Waits in the event loop. Returns the results of the wait; nil if the limit is over; or false,
+-- message, code if the wait is impossible. Unless the limit is 0, calls loop.wait at least once,
+-- even if the event has occurred, because in nginx this call binds a lock to its request.
 local function yield(wait, loop)
   local left = wait.limit
   local ends = left and core.now() + left
-  tell(wait)
+  tell_in_loop(wait)
   while not left or left > 0 do
     local message, a, b, c, d = loop.wait(wait, left)
-    tell(wait)
+    tell_in_loop(wait)
     if message then
       local code = a
       a, b, c, d = wait:poll(0)
@@ -102,23 +126,24 @@ local function yield(wait, loop)
   return wait:poll(0)
 end
 
--- Waits in the event loop `loop`; nil: blocks.
-local function wait_in(loop, wait)
+--- Waits for the event `kind` of `object`, up to `limit` seconds (nil: no limit): in the event loop
+-- `loop`, the result of runtime.loop; nil: blocks. `binding` is that of the lock (runtime.bind);
+-- `may_collect`: see COLLECT_AFTER. Returns the results of the object's method kind.method. If the
+-- limit is over, the first result is nil. If the wait is impossible, returns false, message, code.
+return function(client, kind, loop, object, limit, binding, may_collect)
   if not loop then
-    return block(wait)
-  elseif with_close then
-    return with_close(yield, wait, loop)
+    if kind.give_up then
+      return conclude(client, kind, object, binding,
+        pcall(block, client, kind, object, limit, may_collect))
+    end
+    return block(client, kind, object, limit)
   end
-  return yield(wait, loop)
-end
-
---- Waits in the running event loop; without one, blocks. Returns the results of the wait's `poll`.
--- If the limit is over, the first result is nil. If the wait is impossible, returns false, message,
--- code.
-return function(wait)
-  local loop = runtime.loop(wait.wakeups.chosen)
-  if wait.give_up and (coroutines.can_yield_in_pcall or not loop) then
-    return conclude(wait, pcall(wait_in, loop, wait))
+  local wait = setmetatable({
+    client = client, object = object, limit = limit, binding = binding,
+    wakeups = client._wakeups, losses = kind.hears_losses and client._loss_listeners,
+  }, kind)
+  if kind.give_up and coroutines.can_yield_in_pcall then
+    return client:_explain(conclude_wait(wait, pcall(call_and_close, yield, wait, loop)))
   end
-  return wait_in(loop, wait)
+  return client:_explain(call_and_close(yield, wait, loop))
 end

@@ -1,74 +1,66 @@
 --- Event loops: which one runs here, and the code that all of them share.
 --
--- To support another event loop, add a file that calls `new`, and an entry in LOOPS.
+-- To support another event loop, add a file that calls `new`, and its name in NAMES and `current`.
 local core = require "etcdlock.core"
 
 local M = {}
 
 -- ---- the loop that runs here ----
 
--- Each entry has these fields:
---   name      of the Lua module that a program loads to use the event loop
---   is_named  true: the module cannot always tell whether its loop runs, so connect's option `loop`
---             may name it
---   loop      the result of `new`, once the program has loaded the module
-local LOOPS = {
-  { name = "cqueues" },
-  { name = "copas", is_named = true },
-  { name = "luv", is_named = true },
-}
+-- Names of the Lua modules that a program loads to use the event loops.
+local NAMES = { "cqueues", "copas", "luv" }
 
--- Returns the loop of an entry of LOOPS; nil if the program has not loaded its module.
-local function load_loop(entry)
-  if package.loaded[entry.name] and not entry.loop then
-    entry.loop = require("etcdlock.wait." .. entry.name)
-  end
-  return entry.loop
+local loaded = package.loaded
+
+local loops = {} -- name -> the result of `new`, once it is needed
+
+-- Returns the loop with this name, whose module the program has loaded.
+local function load_loop(name)
+  loops[name] = loops[name] or require("etcdlock.wait." .. name)
+  return loops[name]
 end
 
 --- For each event loop whose module the program has loaded, loads the module of etcdlock.
 function M.load()
-  for _, entry in ipairs(LOOPS) do
-    load_loop(entry)
+  for _, name in ipairs(NAMES) do
+    if loaded[name] then
+      load_loop(name)
+    end
   end
 end
 
--- Returns the loop that the running coroutine can yield to; nil if there is none. Called several
--- times for each lock, so it must be cheap.
+-- Returns the loop that runs here; nil if there is none.
 local function find(chosen)
-  for i = 1, #LOOPS do
-    local loop = load_loop(LOOPS[i])
+  for _, name in ipairs(NAMES) do
+    local loop = loaded[name] and load_loop(name)
     if loop and loop.is_here(chosen) then
       return loop
     end
   end
 end
 
---- Returns a list of the values that connect's option `loop` allows.
+--- Returns a list of the values that connect's option `loop` allows. cqueues always knows whether
+-- its loop runs.
 function M.choices()
-  local names = { "none" }
-  for _, entry in ipairs(LOOPS) do
-    if entry.is_named then
-      table.insert(names, 1, entry.name)
-    end
-  end
-  return names
+  return { "luv", "copas", "none" }
 end
 
 --- Returns the event loop to which the running coroutine yields when it waits. Returns nil if there
--- is none, so that a wait blocks. `chosen` is connect's option `loop`, or nil.
+-- is none, so that a wait blocks. Returns nil, message, code if a wait would stop the event loop,
+-- because it runs here and the running coroutine cannot yield. `chosen` is connect's option `loop`,
+-- or nil.
 function M.current(chosen)
-  local loop = chosen ~= "none" and find(chosen)
-  return loop and core.yieldable() and loop or nil
-end
-
---- Returns message, code if a wait would stop the event loop, because it runs here and the running
--- coroutine cannot yield. Otherwise returns nil.
-function M.refusal(chosen)
-  if chosen ~= "none" and not core.yieldable() and find(chosen) then
-    return "waiting would stop the event loop here: a C function that cannot be left is on the"
-      .. " stack, such as table.sort or, in Lua 5.1, pcall", "context"
+  if not (loaded.cqueues or loaded.copas or loaded.luv) then
+    return nil -- most programs: this is called twice for each lock, so it must be cheap
   end
+  local loop = chosen ~= "none" and find(chosen)
+  if not loop then
+    return nil
+  elseif core.yieldable() then
+    return loop
+  end
+  return nil, "waiting would stop the event loop here: a C function that cannot be left is on the"
+    .. " stack, such as table.sort or, in Lua 5.1, pcall", "context"
 end
 
 -- ---- waits in a loop ----

@@ -67,11 +67,6 @@ local function can_yield()
   return core.yieldable() and not CANNOT_WAIT[ngx.get_phase()]
 end
 
---- See runtime.lua.
-function M.loop(chosen)
-  return chosen ~= "none" and can_yield() and M or nil
-end
-
 --- See runtime.lua. nginx forks its workers after init_by_lua. gRPC's threads do not survive a
 -- fork, so a client that was made before it would not work in any worker.
 function M.too_early()
@@ -92,16 +87,18 @@ function M.advise(message, is_error)
 end
 
 --- See runtime.lua.
-function M.refusal(chosen)
-  if chosen == "none" or can_yield() then
+function M.loop(chosen)
+  if chosen == "none" then
     return nil
+  elseif can_yield() then
+    return M
   end
   local phase = ngx.get_phase()
   local why = "a C function such as table.sort, string.gsub or require is on the stack"
   if CANNOT_WAIT[phase] then
     why = ("this is %s_by_lua"):format(phase)
   end
-  return ("waiting here would stop nginx's worker (%s); the phases rewrite, access and content"
+  return nil, ("waiting here would stop nginx's worker (%s); the phases rewrite, access and content"
     .. " can wait, and ngx.timer.at(0, …)"):format(why), "context"
 end
 
@@ -186,7 +183,7 @@ end
 -- But a later phase must not take the lock of an earlier phase again: the code of the earlier phase
 -- has ended without an unlock, so the count of the lock would never become 0.
 function M.is_reentered(lock)
-  if type(lock._acquisition.owner) ~= "thread" then
+  if type(lock._owner) ~= "thread" then
     return is_own(lock)
   end
   return is_here(lock._binding) and not is_of_earlier_phase(lock._binding)

@@ -17,11 +17,9 @@ local M = {
   -- limit.
   DEFAULT_TIMEOUT = nil,
   --- Returns the event loop to which the running coroutine yields when it waits; nil if a wait
-  -- blocks.
+  -- blocks. Returns nil, message, code if a wait would stop an event loop or an nginx worker,
+  -- because the running coroutine cannot yield.
   loop = loop.current,
-  --- Returns message, code if a wait would stop an event loop or an nginx worker, because the
-  -- running coroutine cannot yield. Otherwise returns nil.
-  refusal = loop.refusal,
   --- True if os.getenv does not see all environment variables, as in nginx.
   hides_environment = false,
 }
@@ -39,7 +37,7 @@ function M.bind() end
 --- Records that the lock of a binding is held. The binding is not nil.
 function M.share() end
 
---- Returns true if the running request still waits for the lock of this binding. The acquisition
+--- Returns true if the running request still waits for the lock of this binding. The call
 -- has neither succeeded nor failed yet.
 function M.is_waiting()
   return true

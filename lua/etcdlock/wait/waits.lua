@@ -1,22 +1,22 @@
 --- The kinds of waits, and the wake numbers of one client.
 --
--- A wait is a table whose metatable is its kind. The kind has these fields:
---   event                name of the event that ends the wait; an argument of the core's begin_wait
---   poll(wait, seconds)  blocks until the event has occurred, for at most `seconds`. Its first
---                        result is nil if the event has not occurred
---   give_up(wait)        optional. Called if an error, or the end of the coroutine, ends the wait
---   hears_losses         true: if a lock is lost, the wait is interrupted to call on_lost functions
---   ends_early           true: in an nginx timer the wait ends when the worker exits
--- The wait itself has these fields:
---   object       the core object (lock, transaction, watcher ...) whose event the wait is for
---   limit        seconds; nil: no limit
---   may_collect  true: a long blocking wait collects garbage once (see COLLECT_AFTER in init.lua)
---   binding      connects the lock with its nginx request (runtime.lua); nil outside nginx
---   wakeups      the Wakeups of the client (below)
---   events       the client's event log (events.lua); false without a log and metrics
---   losses       the client's on_lost functions (loss_listeners.lua); nil or false if the kind does
---                not hear losses
---   waiter       the Waiter of the coroutine (loop.lua) while it waits in an event loop; else nil
+-- A kind has these fields:
+--   event         name of the event that ends the wait; an argument of the core's begin_wait
+--   method        name of the object's method that blocks until the event has occurred, for at most
+--                 the given seconds. Its first result is nil if the event has not occurred
+--   give_up(client, object, binding)  only for a lock. Called if an error, or the end of the
+--                 coroutine, ends the wait
+--   hears_losses  true: if a lock is lost, the wait is interrupted to call on_lost functions
+--   ends_early    true: in an nginx timer the wait ends when the worker exits
+-- A wait in an event loop is a table whose metatable is its kind. It has these fields:
+--   client   the client
+--   object   the core object (lock, transaction, watcher ...) whose event the wait is for
+--   limit    seconds; nil: no limit
+--   binding  connects the lock with its nginx request (runtime.lua); nil outside nginx
+--   wakeups  the Wakeups of the client (below)
+--   losses   the client's on_lost functions (loss_listeners.lua); nil or false if the kind does not
+--            hear losses
+--   waiter   the Waiter of the coroutine (loop.lua) while it waits; else nil
 --
 -- A wake number identifies one wait in an event loop. When the event of the wait occurs, or its
 -- time is over, a thread of the core pushes the number into the client's wake queue. Then the event
@@ -43,7 +43,7 @@ function M.abandon(wait)
     waiter:end_wait(wait)
   end
   if wait.give_up then
-    wait:give_up()
+    wait.give_up(wait.client, wait.object, wait.binding)
   end
 end
 
@@ -55,45 +55,53 @@ local function close(wait)
   end
 end
 
---- Returns `kind`, completed with `poll` and its metamethods. `method` is the name of the object's
--- method that blocks until the event has occurred.
-local function new_kind(method, kind)
-  function kind.poll(wait, seconds)
-    local object = wait.object
-    return object[method](object, seconds)
-  end
-  kind.__index, kind.__close = kind, close
+-- Calls the method of the wait's object for at most `seconds`.
+local function poll(wait, seconds)
+  local object = wait.object
+  return object[wait.method](object, seconds)
+end
+
+-- Returns `kind`, completed with the metamethods and the method of its waits.
+local function new_kind(kind)
+  kind.__index, kind.__close, kind.poll = kind, close, poll
   return kind
 end
 
---- A lock is held, or its acquisition has failed.
-M.Decided = new_kind("wait", {
+--- A lock is held, or the request for it has failed.
+M.Decided = new_kind {
   event = "decided",
+  method = "wait",
   hears_losses = true,
   ends_early = true,
-  give_up = function(wait)
-    wait.object:release()
-    runtime.unbind(wait.wakeups, wait.binding)
+  give_up = function(client, core_lock, binding)
+    core_lock:release()
+    runtime.unbind(client._wakeups, binding)
   end,
-})
+}
 
 --- The key of a released lock is deleted in etcd.
-M.Released = new_kind("wait_released", { event = "released" })
+M.Released = new_kind { event = "released", method = "wait_released" }
 
 --- The hold of a lock has ended.
-M.Ended = new_kind("wait_ended", { event = "ended", hears_losses = true, ends_early = true })
+M.Ended = new_kind {
+  event = "ended", method = "wait_ended", hears_losses = true, ends_early = true,
+}
 
 --- A transaction is answered.
-M.Answered = new_kind("wait", { event = "answered", hears_losses = true })
+M.Answered = new_kind { event = "answered", method = "wait", hears_losses = true }
 
 --- All members have answered a status query.
-M.AllAnswered = new_kind("wait", { event = "all_answered", hears_losses = true })
+M.AllAnswered = new_kind { event = "all_answered", method = "wait", hears_losses = true }
 
 --- A watcher has unread changes, or has ended.
-M.Changed = new_kind("wait_changed", { event = "changed", hears_losses = true, ends_early = true })
+M.Changed = new_kind {
+  event = "changed", method = "wait_changed", hears_losses = true, ends_early = true,
+}
 
 --- A watcher has ended.
-M.Closed = new_kind("wait_closed", { event = "closed", hears_losses = true, ends_early = true })
+M.Closed = new_kind {
+  event = "closed", method = "wait_closed", hears_losses = true, ends_early = true,
+}
 
 -- ---- wake numbers ----
 
