@@ -229,6 +229,47 @@ describe("the wake socket", function()
     end
   end)
 
+  it("serves 20 waits one after another on a connection that sends one wait number", function()
+    local link, id = greeted(), begin()
+    link:say(id)
+    quiet(link, 1)
+    for i = 1, 20 do
+      local theirs, name = held("kept" .. i), "kept" .. i
+      local lock = assert(core:lock(prefix .. name, ""))
+      assert.same({ id, true }, { core:begin_nginx_wait(lock, "decided", nil, nil, id) })
+      if i > 1 then core:request_byte(id) end
+      assert(theirs:unlock())
+      link:await(1 + i)
+      assert.is_true(lock:wait(0))
+      assert.is_false(finish(id))
+      lock:release()
+      assert_free(name)
+    end
+  end)
+
+  it("sends no byte between two waits of a connection", function()
+    local link, id = greeted(), begin()
+    link:say(id)
+    assert.is_true(finish(id)) -- the number was received, and not answered
+    set_alarm(id, 0.01)
+    quiet(link, 1)
+    core:request_byte(id) -- the alarm is over
+    link:await(2)
+    assert.is_false(finish(id))
+  end)
+
+  it("releases the lock of a later wait when the connection closes", function()
+    local link, id = greeted(), begin()
+    link:say(id)
+    assert.is_true(finish(id))
+    local lock = assert(core:lock(prefix .. "later", ""))
+    core:begin_nginx_wait(lock, "decided", nil, nil, id)
+    wait.eventually(function() return lock:wait(0) end)
+    link:close()
+    assert_free "later"
+    assert.is_nil(lock:left())
+  end)
+
   it("answers an unknown wait number and an invalid one at once", function()
     local link = greeted()
     link:say(4711)

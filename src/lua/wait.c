@@ -275,8 +275,8 @@ static void listen(lua_State *L, int arg, el_wake *wake, uint64_t id) {
  * - |seconds|: an alarm ends the wait after this time; nil: no alarm.
  * - |listened|: a list of locks. The loss of one of them also ends the wait; nil: none.
  * - |connection|: the wake number of the connection on which the program waits; nil: assign a new
- *   number. The program then makes a connection, or takes one from nginx's pool, and sends the new
- *   number.
+ *   number. The program then makes a connection and sends the new number, which the connection
+ *   keeps.
  * - |socket_dir|: the socket is created below this directory; nil: see wake_socket.h.
  *
  * A wait for "decided" binds the lock to the connection: when the connection ends, the lock is
@@ -325,6 +325,15 @@ static el_nret l_client_receive_numbers(lua_State *L) {
   return 0;
 }
 
+/* client:request_byte(id) has the wake server send a byte for the wake number |id|, which a
+ * connection has sent before. */
+static el_nret l_client_request_byte(lua_State *L) {
+  el_wake_server *server = server_of(el_lua_check_client(L, 1));
+  uint64_t id = check_id(L, 2);
+  if (server != NULL) el_wake_server_request_byte(server, id);
+  return 0;
+}
+
 /* Returns whether a lock that is bound to the connection keeps the connection after the wait.
  * |outcome| is the stack index of the outcome of the wait. A lock keeps its connection while it is
  * not decided, while it is held, and while it is not released in etcd. */
@@ -336,11 +345,11 @@ static bool keeps_connection(lua_State *L, const wait_call *call, int outcome) {
 /* client:end_nginx_wait(id, object, event, has_alarm, listened, is_bound) ends a wait in nginx.
  * |is_bound|: the connection is bound to the lock |object|. The first result is one of these:
  * - nil: the lock keeps the connection, which then serves the next wait for this lock.
- * - true: the number |id| is given up; it was received, and no byte was or will be sent for it.
- * - false: the number is given up, but it was not received, or a byte was sent for it.
+ * - true: the connection is free; its number |id| was received, and no byte was or will be sent.
+ * - false: the connection is free, but its number was not received, or a byte was sent.
  *
- * If the number is given up, the program may close the connection, or use it for another number
- * after it has read all bytes. The outcome follows as the next results, as in client:end_wait. */
+ * The program may close a free connection, or use it for another wait after it has read all bytes.
+ * The outcome follows as the next results, as in client:end_wait. */
 static el_nret l_client_end_nginx_wait(lua_State *L) {
   wait_call call = check_call(L, 3);
   el_wake_server *server = server_of(call.lc);
@@ -362,9 +371,8 @@ static el_nret l_client_end_nginx_wait(lua_State *L) {
 }
 
 /* client:unbind(id, lock) unbinds |lock| from the connection |id|: the end of the connection no
- * longer releases the lock. If no other lock is bound to the connection, the number |id| is given
- * up. Returns true if the number was given up after it had been received, and no byte was or will
- * be sent for it. */
+ * longer releases the lock. Returns true if no other lock is bound to the connection, so that it is
+ * free, its number |id| was received, and no byte was or will be sent. */
 static el_nret l_client_unbind(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t id = check_id(L, 2);
@@ -378,8 +386,8 @@ static el_nret l_client_unbind(lua_State *L) {
 }
 
 /* client:merge_connections(from, into) binds the locks of the connection |from| to the connection
- * |into| instead, and gives the number |from| up. Returns whether |from| had been received and no
- * byte was or will be sent for it. If one of the connections has ended, it changes nothing and
+ * |into| instead. Returns whether the number |from| had been received and no byte was or will be
+ * sent over that connection, which is now free. If one of the connections has ended, it changes nothing and
  * returns nil. */
 static el_nret l_client_merge_connections(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
@@ -449,6 +457,7 @@ void el_lua_open_wait(lua_State *L) {
       {"woken", l_client_woken},
       {"begin_nginx_wait", l_client_begin_nginx_wait},
       {"receive_numbers", l_client_receive_numbers},
+      {"request_byte", l_client_request_byte},
       {"end_nginx_wait", l_client_end_nginx_wait},
       {"unbind", l_client_unbind},
       {"merge_connections", l_client_merge_connections},

@@ -23,7 +23,8 @@ enum { ID_DIGITS = 16, EVENTS_MAX = 64, NO_DESCRIPTOR_PAUSE_US = 2000 };
 
 typedef struct connection connection;
 
-/* A wait between el_wake_server_begin_wait and its end. */
+/* A wait between el_wake_server_begin_wait and its end. The entry of a connection remains between
+ * two waits. */
 typedef struct wait_entry {
   uint64_t id; /* hash key */
   /* the connection over which |id| was received; NULL: not received yet */
@@ -119,12 +120,16 @@ bool el_wake_server_bind(el_wake_server *server, uint64_t id, void *arg) {
   return is_new;
 }
 
-/* Ends the wait |entry|. Returns whether the id of the wait was received and no byte was sent for
- * it. Called under server->mu. */
+/* Ends the wait |entry|, to which no object is bound any more. The entry of a connection remains
+ * for its next wait. Returns whether the id of the wait was received and no byte was sent for it.
+ * Called under server->mu. */
 static bool end_wait(el_wake_server *server, wait_entry *entry) {
   bool is_unanswered = entry->is_awaiting_answer;
-  remove_wait(server, entry);
-  free_wait(entry);
+  entry->is_awaiting_answer = entry->is_pushed = false;
+  if (entry->conn == NULL) {
+    remove_wait(server, entry);
+    free_wait(entry);
+  }
   return is_unanswered;
 }
 
@@ -158,6 +163,7 @@ bool el_wake_server_merge(el_wake_server *server, uint64_t from, uint64_t into,
     for (size_t i = 0; i < source->n_bound; i++) {
       add_bound(target, source->bound[i]);
     }
+    source->n_bound = 0;
     *is_unanswered = end_wait(server, source);
   }
   pthread_mutex_unlock(&server->mu);
@@ -174,6 +180,7 @@ bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
     for (size_t i = 0; i < entry->n_bound; i++) {
       unbound(entry->bound[i]);
     }
+    entry->n_bound = 0;
     is_unanswered = end_wait(server, entry);
   }
   pthread_mutex_unlock(&server->mu);
@@ -193,6 +200,17 @@ static void answer(wait_entry *entry) {
   if (!entry->is_awaiting_answer || !entry->is_pushed) return;
   entry->is_awaiting_answer = entry->is_pushed = false;
   send_byte(entry->conn);
+}
+
+void el_wake_server_request_byte(el_wake_server *server, uint64_t id) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, id);
+  if (entry != NULL && entry->conn != NULL) {
+    entry->is_awaiting_answer = true;
+    answer(entry);
+  }
+  pthread_mutex_unlock(&server->mu);
 }
 
 /* el_wake.push: runs on any thread. */

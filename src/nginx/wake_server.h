@@ -5,15 +5,16 @@
  *
  *   host                                  server
  *   el_wake_server_begin_wait(id)
- *   connects, or reuses a connection      greets a new connection with one byte
+ *   connects                              greets the new connection with one byte
  *   sends |id| as 16 hex digits
  *   el_wake_server_receive                reads |id|; the connection belongs to wait |id|
  *   reads a byte                          sends one byte when |id| is pushed
  *   el_wake_server_end_wait(id)
  *
  * The byte carries no data: it tells the host to look again at the object that it waits for. If
- * |id| was pushed before it was received, the server sends the byte at once. To get another byte,
- * the host sends |id| again. If the connection ends before el_wake_server_end_wait, the waiter is
+ * |id| was pushed before it was received, the server sends the byte at once. The connection keeps
+ * |id| for its next waits: to get another byte, in this wait or a later one, the host calls
+ * el_wake_server_request_byte. If the connection ends before el_wake_server_end_wait, the waiter is
  * gone, and the server calls |on_disconnect| for each object that is bound to the wait.
  *
  * The server closes connections from other processes. It also closes new connections while the
@@ -88,6 +89,11 @@ bool el_wake_server_merge(el_wake_server *server, uint64_t from, uint64_t into,
 /* el_wake_server_receive reads the ids that were sent over connections. The host calls it
  * after each send, until el_wake_server_disconnect. @thread any @locks server->mu */
 void el_wake_server_receive(el_wake_server *server);
+
+/* el_wake_server_request_byte has the server send one byte over the connection of wait |id| when
+ * |id| is pushed, or at once if it was pushed already. The host must have read all earlier bytes.
+ * @thread lua @locks server->mu */
+void el_wake_server_request_byte(el_wake_server *server, uint64_t id);
 
 /* el_wake_server_end_wait ends wait |id|, and calls |unbound| for each bound object, under
  * server->mu. The host may then close the connection, or use it for another wait. It returns true

@@ -99,14 +99,19 @@ local call_and_close = coroutine.close and load([[
 end
 
 -- Waits in the event loop. Returns the results of the wait; nil if the limit is over; or false,
--- message, code if the wait is impossible. Unless the limit is 0, calls loop.wait at least once,
--- even if the event has occurred, because in nginx this call binds a lock to its request.
+-- message, code if the wait is impossible. For a lock, unless the limit is 0, calls loop.wait at
+-- least once, even if the event has occurred, because in nginx this call binds the lock to its
+-- request.
 local function yield(wait, loop)
   local left = wait.limit
   local ends = left and core.now() + left
+  local message, a, b, c, d
   tell_in_loop(wait)
-  while not left or left > 0 do
-    local message, a, b, c, d = loop.wait(wait, left)
+  if not wait.give_up then
+    a, b, c, d = wait:poll(0) -- a lock that was handed off is released already
+  end
+  while a == nil and (not left or left > 0) do
+    message, a, b, c, d = loop.wait(wait, left)
     tell_in_loop(wait)
     if message then
       local code = a
@@ -118,12 +123,12 @@ local function yield(wait, loop)
         return false, message, code
       end
     end
-    if a ~= nil then
-      return a, b, c, d
-    end
     left = ends and ends - core.now()
   end
-  return wait:poll(0)
+  if a == nil then
+    return wait:poll(0)
+  end
+  return a, b, c, d
 end
 
 --- Waits for the event `kind` of `object`, up to `limit` seconds (nil: no limit): in the event loop

@@ -1,9 +1,9 @@
 --- The runtime (runtime.lua) and the event loop (loop.lua) of nginx.
 --
 -- The core runs a wake server, which listens on a Unix socket of this process. A light thread that
--- waits connects a cosocket to it, sends its wake number (waits.lua), and reads one byte. The
--- server sends this byte when the core pushes the number. The byte wakes the light thread; it has
--- no other meaning.
+-- waits connects a cosocket to it, sends a wake number (waits.lua), and reads one byte. The server
+-- sends this byte when the core pushes the number. The byte wakes the light thread; it has no other
+-- meaning. The connection keeps its number: for the next wait on it, nothing is sent.
 --
 -- If nginx ends a light thread (the request was aborted, the worker exits), it closes the cosocket,
 -- but runs no Lua code. So the locks of a request are bound to a connection: when the wake server
@@ -11,8 +11,7 @@
 -- yields only in `receive`, after the server knows the number, the connection and the lock.
 --
 -- A connection is in one of these states:
---   pooled   in nginx's connection pool: it has no wake number, and all bytes that the server has
---            sent were read
+--   idle     in nginx's connection pool: all bytes that the server has sent were read
 --   waiting  a light thread reads from it, until end_nginx_wait
 --   holding  locks are bound to it, and no light thread reads from it. All locks of a request share
 --            one connection. If only one lock is bound to it, `unlock` of the lock waits on it.
@@ -27,7 +26,7 @@ local M = {
 }
 
 local ngx = rawget(_G, "ngx")
-local POOL_SIZE = 128 -- idle connections of one client in a worker
+local IDLE_MAX = 128 -- idle connections of one client in a worker
 local IDLE_MS = 10000 -- after which nginx closes an idle connection
 local SEND_MS = 2000 -- timeout of connect and send
 local GREETING_MS = 5000 -- timeout of the wake server's greeting
@@ -124,12 +123,14 @@ end
 -- The order of the phases that nginx runs one after the other. Other phases run within these.
 local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
 
+local function get_ctx()
+  return ngx.ctx
+end
+
 --- Returns ngx.ctx, a table that identifies the running request; nil outside a request. After an
 -- internal redirect (ngx.exec, error_page) the same request has a new ngx.ctx.
 local function find_scope()
-  local ok, ctx = pcall(function()
-    return ngx.ctx
-  end)
+  local ok, ctx = pcall(get_ctx)
   return ok and ctx or nil
 end
 
@@ -238,31 +239,35 @@ end
 -- ---- connections ----
 
 -- A connection to the wake server has these fields:
---   number         wake number of the wait that uses it
+--   number         its wake number
+--   pool           the options of its connect. It alone is in this pool of nginx while it is idle
 --   socket         its cosocket
 --   is_new         true: the wake server has not greeted it yet
---   is_sent        true: the number was sent, and the byte that answers it was not read yet
+--   is_sent        true: the number was sent, or a byte was requested, and the byte that answers
+--                  was not read yet
 --   is_being_read  true: a light thread reads from it
 --   n_locks        number of locks that are bound to it
 
--- Number of pools so far. Each client has its own pool of connections, with a name that is never
--- used again. The path of the socket would be no such name: after a client is closed, the wake
--- server of another client may get the same path.
+-- Number of pools so far. The name of a pool is never used again. The path of the socket would be
+-- no such name: after a client is closed, the wake server of another client may get the same path.
 local n_pools = 0
 
---- Connects to the wake server for the wake number `number`. Two arguments are results of the
--- core's begin_nginx_wait: `path`, the path of the server's socket, and `next_fd`, the lowest free
--- descriptor of this process, which the new connection will get; negative if none is free. Returns
--- the connection; or nil, message, code. Does not yield.
-local function connect(wakeups, number, path, next_fd)
-  if not wakeups.pool then
-    n_pools = n_pools + 1
-    wakeups.pool = "etcdlock/" .. n_pools
-    wakeups.shared = setmetatable({}, { __mode = "k" }) -- ngx.ctx -> connection of held locks
-  end
-  local socket = ngx.socket.tcp()
+local function new_connection(number, pool, socket, is_new)
+  return {
+    number = number, pool = pool, socket = socket, is_new = is_new,
+    is_sent = false, is_being_read = false, n_locks = 0,
+  }
+end
+
+--- Connects to the wake server for the new wake number `number`. `next_fd` is a result of the
+-- core's begin_nginx_wait: the lowest free descriptor of this process, which the new connection
+-- will get; negative if none is free. Returns the connection; or nil, message, code. Does not
+-- yield.
+local function connect(wakeups, number, next_fd)
+  n_pools = n_pools + 1
+  local socket, pool = ngx.socket.tcp(), { pool = "etcdlock/" .. n_pools, pool_size = 1 }
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
-  local ok, err = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
+  local ok, err = socket:connect(wakeups.address, pool)
   if not ok then
     -- Either no descriptor is free or nginx has no worker connection left. In the second case nginx
     -- reports an unrelated older error, so the message proves the first case only. It is needed
@@ -270,22 +275,35 @@ local function connect(wakeups, number, path, next_fd)
     local is_full = next_fd < 0 or err:find("too many open files", 1, true)
     return nil, is_full and NOT_ACCEPTED or NOT_MADE, "nomem"
   end
-  return {
-    number = number, socket = socket, is_new = socket:getreusedtimes() == 0,
-    is_sent = false, is_being_read = false, n_locks = 0,
-  }
+  return new_connection(number, pool, socket, true)
 end
 
---- Sends the connection's wake number to the wake server, and then calls receive_numbers, in which
--- the core reads it on the server's side at once. Does not yield, because the socket's buffer
+--- Returns an idle connection; nil if there is none. Does not yield.
+local function take_idle(wakeups)
+  local idle = wakeups.idle[#wakeups.idle]
+  while idle do
+    wakeups.idle[#wakeups.idle] = nil
+    local socket = ngx.socket.tcp()
+    if socket:connect(wakeups.address, idle.pool) then
+      if socket:getreusedtimes() > 0 then
+        return new_connection(idle.number, idle.pool, socket, false)
+      end
+      socket:close() -- nginx has closed the idle connection and made another one
+    end
+    idle = wakeups.idle[#wakeups.idle]
+  end
+end
+
+--- Sends the number of a new connection to the wake server, and then calls receive_numbers, in
+-- which the core reads it on the server's side at once. Does not yield, because the socket's buffer
 -- always has room for one number. Returns true; or nil and nginx's error.
 local function send_number(wakeups, connection, next_fd)
   connection.is_sent = true
   local ok, err = connection.socket:send(("%016x"):format(connection.number))
-  -- The descriptor of a new connection (next_fd) is passed to the core, which makes it
-  -- close-on-exec; not every nginx does. Otherwise a program that os.execute starts would keep the
-  -- connection open after the request, and with it the locks.
-  wakeups.core:receive_numbers(connection.is_new and next_fd or nil)
+  -- The descriptor of the connection is passed to the core, which makes it close-on-exec; not every
+  -- nginx does. Otherwise a program that os.execute starts would keep the connection open after the
+  -- request, and with it the locks.
+  wakeups.core:receive_numbers(next_fd)
   return ok, err
 end
 
@@ -317,15 +335,16 @@ local function read_answer(connection, seconds)
   return byte or err == "timeout"
 end
 
---- Returns a connection whose wake number is no longer used to nginx's pool, or closes it. It must
--- be closed if the wake server may still send a byte for the number: that byte would wake the next
--- wait on the connection. `is_unanswered` is true if the server has sent no byte for the number,
--- and will send none.
-local function release(connection, is_unanswered)
-  if connection.is_new or connection.is_sent and not is_unanswered then
+--- Returns a free connection to nginx's pool, or closes it. It must be closed if the wake server
+-- may have sent a byte that was not read: that byte would wake the next wait on the connection.
+-- `is_unanswered` is true if the server has sent no byte since the number was sent or a byte was
+-- requested, and will send none.
+local function release(wakeups, connection, is_unanswered)
+  if connection.is_new or connection.is_sent and not is_unanswered
+    or #wakeups.idle >= IDLE_MAX then
     connection.socket:close()
-  else
-    connection.socket:setkeepalive(IDLE_MS)
+  elseif connection.socket:setkeepalive(IDLE_MS) then
+    table.insert(wakeups.idle, connection)
   end
 end
 
@@ -343,7 +362,7 @@ function M.share(wakeups, binding)
     local is_unanswered = wakeups.core:merge_connections(own.number, shared.number)
     if is_unanswered ~= nil then
       shared.n_locks, binding.connection = shared.n_locks + 1, shared
-      release(own, is_unanswered)
+      release(wakeups, own, is_unanswered)
     end
   end
 end
@@ -360,7 +379,7 @@ function M.unbind(wakeups, binding)
   if connection.n_locks == 0 then
     -- Only the request that has created a cosocket can use it; elsewhere its methods raise an
     -- error. The error can be ignored, because nginx closes the cosocket when its own request ends.
-    pcall(release, connection, is_unanswered)
+    pcall(release, wakeups, connection, is_unanswered)
   end
 end
 
@@ -387,19 +406,21 @@ local function find_own(binding)
   return connection and connection.n_locks == 1 and is_usable(connection) and connection or nil
 end
 
---- Sends the number of `connection` to the wake server, and waits for at most `seconds` (nil: no
--- limit) until the server answers it with a byte. Returns nothing; or message, code if nginx cannot
--- send, the connection is broken, or the server has not accepted it.
---   next_fd     the result of begin_nginx_wait for a new number. Nil if the connection has its
---               number from an earlier wait; the server may know the number already
+--- Makes the wake server wake the wait on `connection`, and waits for at most `seconds` (nil: no
+-- limit) until the server sends a byte. Returns nothing; or message, code if nginx cannot send, the
+-- connection is broken, or the server has not accepted it.
+--   next_fd     see connect; nil if the connection is not new
 --   is_pending  false: the event has occurred, so no byte will come. A new number is sent
 --               nevertheless, because the server must know the connection of a lock
 local function exchange(wakeups, connection, next_fd, is_pending, seconds)
-  if not connection.is_sent and (next_fd or is_pending) then
+  if connection.is_new then
     local ok, err = send_number(wakeups, connection, next_fd)
     if not ok and not CLOSED_BY_SERVER[err] then
       return NOT_SENT .. err, "context"
     end
+  elseif is_pending and not connection.is_sent then
+    connection.is_sent = true
+    wakeups.core:request_byte(connection.number)
   end
   if not await_greeting(connection) or is_pending and not read_answer(connection, seconds) then
     return NOT_ACCEPTED, "nomem"
@@ -414,6 +435,7 @@ local function wait_once(wait, seconds)
   local object, event, core_client = wait.object, wait.event, wakeups.core
   local listened, connection = find_listened(wait), find_own(binding)
   local is_bound = connection ~= nil or event == "decided"
+  connection = connection or take_idle(wakeups)
   seconds = seconds and math.min(seconds, LIMIT_MAX)
   local number, is_pending, path, next_fd = core_client:begin_nginx_wait(object, event, seconds,
     listened, connection and connection.number, wakeups.socket_dir)
@@ -422,10 +444,11 @@ local function wait_once(wait, seconds)
   end
   local message, code
   if not connection and (is_pending or is_bound) then
-    connection, message, code = connect(wakeups, number, path, next_fd)
-    if connection and is_bound then
-      connection.n_locks, binding.connection = 1, connection
-    end
+    wakeups.address = "unix:" .. path
+    connection, message, code = connect(wakeups, number, next_fd)
+  end
+  if connection and is_bound and connection.n_locks == 0 then
+    connection.n_locks, binding.connection = 1, connection
   end
   if connection then
     message, code = exchange(wakeups, connection, next_fd, is_pending, seconds)
@@ -437,7 +460,7 @@ local function wait_once(wait, seconds)
   end
   if is_unanswered ~= nil and connection then
     connection.n_locks = 0
-    release(connection, is_unanswered and not message)
+    release(wakeups, connection, is_unanswered and not message)
   end
   if message then
     return message, code

@@ -121,6 +121,10 @@ function M.new(core_client, chosen, socket_dir)
     -- Event loop (the argument `key` of Wakeups:watch) -> its Watcher. The keys are weak, because a
     -- client must not keep an event loop from being collected.
     _watchers = setmetatable({}, { __mode = "k" }),
+    -- For nginx.lua:
+    idle = {}, -- list of the idle connections
+    shared = setmetatable({}, { __mode = "k" }), -- ngx.ctx -> connection of held locks
+    address = nil, -- of the wake server
   }, Wakeups)
 end
 
