@@ -4,6 +4,7 @@ local CHUNK = require("etcdlock.check").CHUNK
 
 local M = {}
 
+local running = coroutine.running
 local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
 
 --- True if a coroutine can yield inside pcall.
@@ -120,9 +121,10 @@ end
 -- call:report(traceback, error) is called first, except if a nested call_with_cleanup has already
 -- reported the same error.
 function M.call_with_cleanup(call, fn, arg)
+  local _, is_main = running()
   if not call_and_close then
     return call_and_catch(call, fn, arg)
-  elseif select(2, coroutine.running()) then
+  elseif is_main then
     return call_and_close(call_plainly, call, fn, arg)
   end
   -- If a coroutine ends by an error, Lua closes the to-be-closed variables only when the program

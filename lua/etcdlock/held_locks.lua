@@ -81,7 +81,8 @@ end
 local function may_hold(self, wanted)
   local locks, sharers, full_names = self._locks, self._sharers, wanted._full_names
   if not full_names then
-    return (locks[wanted._full_name] or sharers[wanted._full_name]) ~= nil
+    local full_name = wanted._full_name
+    return locks[full_name] ~= nil or sharers[full_name] ~= nil
   end
   for i = 1, #full_names do
     if locks[full_names[i]] or sharers[full_names[i]] then
@@ -429,7 +430,9 @@ end
 function HeldLocks:find_refusal(wanted, loop)
   local is_known = wanted._mode == "permit" or self._waits[wanted._owner] ~= nil
   for other in pairs(all) do
-    is_known = is_known or may_hold(other, wanted)
+    if may_hold(other, wanted) then
+      is_known = true
+    end
   end
   if not is_known then
     return nil

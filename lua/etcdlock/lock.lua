@@ -163,23 +163,6 @@ end
 
 -- ---- release ----
 
--- Releases the core lock. Returns true if the lock was held.
-local function release(self)
-  local client, core_lock = self._client, self._core
-  if self._loss_number then
-    client._loss_listeners:disarm(self)
-  end
-  local was_held = core_lock:release()
-  if self._listeners then
-    client._loss_listeners:remove(self, not was_held)
-  end
-  if was_held and client._events.is_on then
-    -- The event is reported now, before etcd has confirmed the release, because the hold has ended.
-    client._events:report_released(self, core_lock:held_for())
-  end
-  return was_held
-end
-
 -- Waits until etcd has confirmed the release, and returns true. If a wait is impossible here,
 -- returns true at once. If etcd has not confirmed in time, or the release has failed, returns a
 -- false value, message, code.
@@ -231,8 +214,17 @@ function Lock:unlock()
     return nil, self:_not_held()
   end
   client._held_locks:remove(self)
-  local released
-  if release(self) then
+  if self._loss_number then
+    client._loss_listeners:disarm(self)
+  end
+  local released, was_held = nil, self._core:release()
+  if self._listeners then
+    client._loss_listeners:remove(self, not was_held)
+  end
+  if was_held then
+    if client._events.is_on then -- now, not when etcd has confirmed the release: the hold has ended
+      client._events:report_released(self, self._core:held_for())
+    end
     released, message, code = await_release(self)
   elseif self._core:is_outlived() then
     released = true

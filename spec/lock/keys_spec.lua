@@ -157,6 +157,20 @@ describe("name_of_key", function()
   end)
 end)
 
+describe("is_name", function()
+  it("is true for a full name of a lock", function()
+    for _, name in ipairs { "a", "/", "a/order", ("x"):rep(core.NAME_MAX), "\255" } do
+      assert.is_true(core.is_name(name), name)
+    end
+  end)
+
+  it("is false for an empty, long or reserved name, and for one with NUL", function()
+    for _, name in ipairs { "", ("x"):rep(core.NAME_MAX + 1), "a/read", "a\0b", "\0" } do
+      assert.is_false(core.is_name(name), name)
+    end
+  end)
+end)
+
 describe("reserved_end", function()
   it("returns the ending that makes a name collide with keys of another name", function()
     for _, mode in ipairs { "read", "write", "permit" } do

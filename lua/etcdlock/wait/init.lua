@@ -37,11 +37,14 @@ local function block(client, kind, object, limit, may_collect)
   while true do
     local slice = left < SLICE and left or SLICE
     local a, b, c, d = poll(object, slice)
-    left = left - slice
-    if a == false then
-      return client:_explain(a, b, c, d)
-    elseif a ~= nil or left <= 0 then
+    if a then
       return a, b, c, d
+    elseif a == false then
+      return client:_explain(a, b, c, d)
+    end
+    left = left - slice
+    if left <= 0 then
+      return nil
     end
     tell(client, kind)
     slices = slices + 1
