@@ -75,11 +75,14 @@ local function read(where, lock, opts)
     lock._timeout = timeout ~= math.huge and timeout or nil
   end
   lock._owner = identify_owner(lock._given_owner)
+  local is_on = client._events.is_on
+  if is_on then
+    lock._started_at = core.now()
+  end
   -- on_lost functions and the log function run only after the options were copied, because they may
   -- change the caller's table `opts`.
   client._loss_listeners:call_due()
-  if client._events.is_on then
-    lock._started_at = core.now()
+  if is_on then
     client._events:deliver()
   end
   return true
@@ -264,20 +267,10 @@ function M.wait(where, lock, opts)
   return finish(lock, ok, message, code)
 end
 
-local TRY = { timeout = 0 }
-
 --- Takes a lock if it is free. Returns the lock; or nil, message, code. See client:try_lock.
 function M.try(where, lock, opts)
-  local try_opts = opts == nil and TRY or opts
-  if type(opts) == "table" and not check.is_own_object(opts) then
-    try_opts = { timeout = 0 }
-    for field, value in pairs(opts) do
-      if field ~= "timeout" then
-        try_opts[field] = value
-      end
-    end
-  end -- otherwise, unless it is nil, `opts` is no table of options: M.wait raises an error
-  return M.wait(where, lock, try_opts)
+  lock._timeout = 0
+  return M.wait(where, lock, opts)
 end
 
 -- Requests the lock for M.start. Returns the core lock and the function on_outcome, which

@@ -113,19 +113,23 @@ local function raise(where, opts)
   check.options(where, opts, OPTIONS, ELSEWHERE)
 end
 
--- Copies the options `opts` of a lock call to the fields of `lock`. Returns true. If a value is not
--- allowed, returns nil, message, "invalid". Raises for an unknown option or a wrong type.
+-- Copies the options `opts` of a lock call to the fields of `lock`; a try ignores `timeout`.
+-- Returns true. If a value is not allowed, returns nil, message, "invalid". Raises for an unknown
+-- option or a wrong type.
 function M.read(where, lock, opts)
   if type(opts) ~= "table" then
     raise(where, opts)
   end
-  local refused
+  local is_try, refused = lock._timeout == 0, nil
   for field, value in pairs(opts) do
     local option = OPTIONS[field]
-    if not option or option.type and type(value) ~= option.type then
+    if is_try and field == "timeout" then
+      value = 0
+    elseif not option or option.type and type(value) ~= option.type then
       raise(where, opts)
-    elseif option.is_valid and not option.is_valid(value) and not (refused and refused < field) then
-      refused = field -- the first one in alphabetical order, so that each run reports the same
+    elseif option.is_valid and not option.is_valid(value) then
+      -- the first one in alphabetical order, so that each run reports the same
+      refused = refused and refused < field and refused or field
     end
     lock[FIELDS[field]] = value
   end
