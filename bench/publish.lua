@@ -1,5 +1,5 @@
--- Puts the results of the last run of all rows into bench/README.md and doc/performance.md, and its
--- chart into bench/charts: `make bench-report`.
+-- Puts the results of the last run of all rows into bench/README.md, and its chart into
+-- bench/charts: `make bench-report`.
 
 local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
@@ -7,25 +7,25 @@ local read_file = require "spec.support.harness.read_file"
 local report = require "bench.report"
 local write_file = require "bench.write_file"
 
+local PAGE = "bench/README.md"
 local END = "<!-- end of the figures -->\n"
 
--- Replaces the text between the marks for |what| in the file |page| by |text|.
-local function put(page, what, text)
-  local old = assert(read_file(page))
+-- Replaces the text between the marks for |what| in the page by |text|.
+local function put(what, text)
+  local old = assert(read_file(PAGE))
   local _, before = old:find(("<!-- figures of %s -->\n"):format(what), 1, true)
   local after = old:find(END, before, true)
-  write_file(page, old:sub(1, before) .. text .. old:sub(after))
-  print(("%s has the figures of %s"):format(page, what))
+  write_file(PAGE, old:sub(1, before) .. text .. old:sub(after))
+  print(("%s has the figures of %s"):format(PAGE, what))
 end
 
 local text = read_file "bench/out/all/results.json"
 if text then
   local results = json.decode(text)
-  put("bench/README.md", "make bench", report.markdown(results))
-  put("doc/performance.md", "a hold",
-    report.costs(results, { free = true, names = true, processes_2 = true },
-      { etcdlock = true, go = true }))
-  put("doc/performance.md", "scale", report.costs(results, { scale = true }))
+  put("make bench", report.markdown(results))
+  put("a hold", report.costs(results, { free = true, names = true, processes_2 = true },
+    { etcdlock = true, go = true }))
+  put("scale", report.costs(results, { scale = true }))
   local chart = read_file "bench/out/all/beside_go.svg"
   if chart then write_file("bench/charts/beside_go.svg", chart) end
 else

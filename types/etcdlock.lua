@@ -858,10 +858,8 @@ function election:campaign_async(value, opts) end
 ---@return etcdlock.token|nil|etcdlock.code code
 function election:leader() end
 
----Creates an observer, which reports the current leader and then each change of the leader or its
----value. The observer also reports when nobody leads any more. If changes follow each other fast,
----the observer may skip some of them, but it always reports the newest leader in the end. It never
----reports an older leader after a newer one. Sends no request.
+---Creates an observer, which reports the current leader, then each change of the leader or its
+---value, and when nobody leads any more. Sends no request.
 ---
 ---The call returns four values, as Lua's `for` needs them. Outside a `for`, put the call in
 ---parentheses, which leaves only the observer, as in `table.insert(list, (election:observe()))`.

@@ -77,6 +77,66 @@ local LOCATIONS = {
     body_filter = [[ if ngx.arg[2] then try_all "body_filter" end ]],
     log = [[ try_all "log" ]],
   },
+  ["/calls"] = {
+    content = [[ ngx.say "done" ]],
+    header_filter = [[
+      local lock = client:try_lock "calls"
+      if not lock then return end -- etcd has 100 ms here, as above
+      local election, semaphore = client:election "calls/e", client:semaphore("calls/s", 2)
+      local observer = (election:observe())
+      local told, nothing = {}, function() end
+      local calls = {
+        lock = function() return client:lock "calls/1" end,
+        with_lock = function() return client:with_lock("calls/1", nothing) end,
+        ["lock of a held name"] = function() return client:lock "calls" end,
+        ["lock, timeout = 0"] = function() return client:lock("calls/2", { timeout = 0 }) end,
+        ["with_lock, timeout = 0"] = function()
+          return client:with_lock("calls/3", { timeout = 0 }, nothing)
+        end,
+        try_read_lock = function() return client:try_read_lock "calls/4" end,
+        try_multi_lock = function() return client:try_multi_lock { "calls/5", "calls/6" } end,
+        ["semaphore:try_lock"] = function() return semaphore:try_lock() end,
+        try_campaign = function() return election:try_campaign "me" end,
+        lock_async = function()
+          local pending = client:lock_async "calls/7"
+          return pending and pending:step() ~= nil and pending:cancel()
+        end,
+        multi_lock = function() return client:multi_lock { "calls/8" } end,
+        campaign = function() return client:election("calls/f"):campaign "me" end,
+        ["semaphore:available"] = function() return semaphore:available() end,
+        leader = function() return election:leader() end,
+        ["observer:next"] = function() return observer:next(0) end,
+        check = function() return lock:check() end,
+        put = function() return lock:put("w", "y") end,
+        get = function() return lock:get "x" end,
+        txn = function() return lock:txn { { "get", "x" } } end,
+        wait_lost = function() return lock:wait_lost(0) end,
+        queue = function() return client:queue "calls" end,
+        queues = function() return client:queues() end,
+        break_lock = function() return client:break_lock("calls", 1) end,
+        status = function() return client:status() end,
+        ping = function() return client:ping() end,
+        held = function() return lock:held() end,
+        remaining = function() return lock:remaining() end,
+        expire = function() return lock:expire(60) end,
+        on_lost = function() return lock:on_lost(nothing) end,
+        stats = function() return client:stats() end,
+        metrics = function() return client:metrics() end,
+        alive = function() return client:alive() end,
+        connect = function() other = connect() return other end,
+      }
+      for name, call in pairs(calls) do
+        local ok, got, message, code = pcall(call)
+        local result = not ok and got or got and "works" or code or "false"
+        if code == "unavailable" then return end
+        told[#told + 1] = name .. " " .. result
+      end
+      told[#told + 1] = "unlock " .. (lock:unlock() and "works" or "fails")
+      told[#told + 1] = "client:close " .. (other:close() and "works" or "fails")
+      table.sort(told)
+      shared:set("calls", table.concat(told, "\n"))
+    ]],
+  },
   ["/set"] = {
     conf = [[ set_by_lua_block $done { try_all "set" return "done" } ]],
     content = [[ ngx.say(ngx.var.done) ]],
@@ -233,6 +293,27 @@ describe("where nginx cannot yield,", function()
       etcd:await_keys(prefix .. phase .. "/", 0)
     end)
   end
+
+  it("each call does what doc/nginx.md says", function()
+    wait.eventually(function()
+      nginx:get "/calls"
+      return told "calls" ~= "nothing"
+    end, 10, "answers of etcd in 100 ms each")
+    local expected = {}
+    for outcome, calls in pairs {
+      context = { "lock", "with_lock", "multi_lock", "campaign", "semaphore:available", "leader",
+        "observer:next", "check", "put", "get", "txn", "wait_lost", "queue", "queues",
+        "break_lock", "status", "ping" },
+      works = { "lock, timeout = 0", "with_lock, timeout = 0", "lock of a held name",
+        "try_read_lock", "try_multi_lock", "semaphore:try_lock", "try_campaign", "lock_async",
+        "unlock", "client:close", "held", "remaining", "expire", "on_lost", "stats", "metrics",
+        "alive", "connect" },
+    } do
+      for _, name in ipairs(calls) do expected[#expected + 1] = name .. " " .. outcome end
+    end
+    table.sort(expected)
+    assert.equal(table.concat(expected, "\n"), told "calls")
+  end)
 
   -- nginx lets this phase yield, but some versions do not resume the handshake afterwards.
   it('ssl_client_hello_by_lua gets "context" for a wait; try_lock and unlock work', function()
