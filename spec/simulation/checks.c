@@ -16,8 +16,10 @@ enum {
   GONE_MAX = 256,
   DELETED_MAX = 16,
   DELAYED_MAX = 64,
-  LATE_MS = 250,       /* by which a call may outlast its timeout */
-  PROMPT_US = WORLD_S, /* without faults, by when a free lock is granted */
+  LATE_MS = 250, /* by which a call may outlast its timeout */
+  /* Without faults, by when a free lock is granted, on a line with a round trip of up to 0.25 s: the
+   * first lock of a client takes five round trips, if a batch is in flight. */
+  PROMPT_US = 1500 * WORLD_MS,
   LOOK_US = 200 * WORLD_MS,
   HANDOFF_US =
       50 * WORLD_MS + 20 * WORLD_MS, /* and until the last hold is told */
@@ -31,6 +33,9 @@ enum {
   /* A client may be granted a lock if its own key existed so long ago, because an answer may take so
    * long: only an admin deletes it. */
   FRESH_US = 2750 * WORLD_MS,
+  EFFECT_US = 15 * WORLD_S, /* how long faults have effects after their end */
+  LONG_AGO_US = -1000 * WORLD_S,
+  OLD_US = 10 * WORLD_S, /* after the faults, how long an old key may stay */
   /* without faults: over a long way the first connection takes longer than the health check allows */
   FAILED_MAX = 2,
   /* a call with a shorter timeout may get no answer in time, also without faults */
@@ -77,10 +82,11 @@ typedef struct lease_record {
 static struct {
   etcd *cluster;
   mood mood;
-  bool is_true; /* etcd renews no lease that is gone */
-  bool is_calm; /* there are no faults; only watches may be silent */
+  bool is_true;     /* etcd renews no lease that is gone */
+  bool is_calm;     /* there are no faults; only watches may be silent */
+  int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
   bool is_sabotaged[REVS_MAX], was_granted[REVS_MAX]; /* by create_revision */
-  /* by create_revision: since when no user wants the key; 0: one does */
+  /* by create_revision: since when no user wants the key, or its lease is old; 0: neither */
   int64_t idle_us[REVS_MAX];
   gone_key gone[GONE_MAX];
   int n_gone;
@@ -180,16 +186,21 @@ static void add_delay(const user *of, int64_t ended_us) {
       of->wish, of->token, ended_us + of->in->lock_delay_ms * WORLD_MS};
 }
 
-/* As user_holds, but by the clock of the process of |of|. */
+/* As user_holds, but by the clock of the process of |of|. If the end of max_hold and the hold deadline
+ * have both passed in a stop, the client may keep the key as after a crash, but need not. */
 static bool holds(user *of, int64_t *left_us) {
   bool it;
+  el_loss loss;
   const process *own;
   if (of->state != USER_HOLDS || of->in->has_crashed) return false;
   own = process_swap_clock(&of->in->process);
   it = user_holds(of, left_us);
-  if (!it && !of->is_delayed && el_lock_loss(of->lock) == EL_LOSS_EXPIRED) {
+  loss = el_lock_loss(of->lock);
+  if (!it && !of->is_delayed &&
+      (loss == EL_LOSS_EXPIRED ||
+       (loss == EL_LOSS_MAX_HOLD && of->in->stopped_us != of->stopped_us))) {
     of->is_delayed = true;
-    add_delay(of, of->proven_until_us);
+    add_delay(of, loss == EL_LOSS_EXPIRED ? of->proven_until_us : LONG_AGO_US);
   }
   process_swap_clock(own);
   return it;
@@ -498,9 +509,42 @@ static bool is_used(const program *in, int name) {
   return false;
 }
 
+/* Tells whether the client of |from| has created keys with a later lease, so that the lease of |from|
+ * has ended for it. */
+static bool is_old(const lease_record *from) {
+  for (const lease_record *it = from + 1; it < checks.leases + checks.n_leases;
+       it++) {
+    if (it->program == from->program && it->generation == from->generation) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* After the faults, a client soon deletes what it has left with an old lease, for example by a request
+ * that etcd has applied late. With a lock delay the key of a lost hold stays. */
+static void look_at_old_keys(void) {
+  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.cluster, i);
+    const lease_record *from = find_lease(key->lease);
+    int64_t *old_us = &checks.idle_us[key->create_rev];
+    const program *in = from != NULL ? &programs[from->program] : NULL;
+    if (in == NULL || in->generation != from->generation || in->is_closing ||
+        in->has_crashed || in->lock_delay_ms > 0 || !is_old(from) ||
+        in->process.stopped_until_us > world_now_us() - OLD_US) {
+      *old_us = 0;
+    } else if (*old_us == 0) {
+      *old_us = world_now_us();
+    } else if (world_now_us() > *old_us + OLD_US) {
+      world_violate("a key of an old lease is deleted", "%.*s of p%d",
+                    (int)key->key.len, key->key.data, from->program);
+    }
+  }
+}
+
 /* Without faults, a key that no user of its client wants stays only as long as it may linger. */
 static void look_at_keys(void) {
-  for (size_t i = 0; checks.is_calm && i < etcd_n_keys(checks.cluster); i++) {
+  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.cluster, i);
     const lease_record *from = find_lease(key->lease);
     lock_key it = parse(key);
@@ -984,7 +1028,10 @@ static void look(void *arg) {
     checks.n_gone = 0;
     look_at_holds();
     look_at_waiters();
-    look_at_keys();
+    if (checks.is_calm) look_at_keys();
+    if (checks.peace_us > 0 && world_now_us() > checks.peace_us) {
+      look_at_old_keys();
+    }
   }
   checks.has_fiber = false;
 }
@@ -1001,6 +1048,10 @@ void checks_begin(etcd *cluster, mood of, bool is_true) {
   for (int i = 0; i < NAMES_MAX; i++)
     checks.names[i].last_program = -1;
   fiber_detach(fiber_start(&checks.process, look, NULL));
+}
+
+void checks_on_peace(void) {
+  if (!checks.is_calm) checks.peace_us = world_now_us() + EFFECT_US;
 }
 
 void checks_end(void) {

@@ -27,6 +27,9 @@ int64_t checks_n_grants(void);
 /* Takes each change of the data. */
 void checks_on_change(void *arg, const etcd_change *change);
 
+/* The faults have ended, and no revoke of a lease was refused. */
+void checks_on_peace(void);
+
 /* An admin has changed the key |key|: promises about that hold do not bind any more. */
 void checks_on_sabotage(int64_t create_rev);
 

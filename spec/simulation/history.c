@@ -2,8 +2,8 @@
  *
  * In 3 of 10 histories there are no faults, so that normal operation is tested, too. In some there
  * are only faults under which a client must still serve its users in time. In the others the kinds of
- * faults and their number differ widely. After |end_us| the faults end, the users
- * finish, and nothing may be left. */
+ * faults and their number differ widely. In some of these the programs go on for some time after the
+ * faults. In the end the users finish, and nothing may be left. */
 #include "history.h"
 
 #include <inttypes.h>
@@ -17,6 +17,14 @@
 #include "network.h"
 #include "program.h"
 #include "world.h"
+
+enum {
+  PEACE_US = 40 * WORLD_S,
+  REST_US = 3 * WORLD_S, /* in which clients leave a member that hangs */
+  /* how long users and clients may take in the end, and leases after that */
+  FINISH_US = 90 * WORLD_S,
+  EXPIRY_US = 90 * WORLD_S
+};
 
 typedef enum trouble {
   TROUBLE_ELECTION,
@@ -52,8 +60,10 @@ static struct {
   int next_member;       /* the next to fail in a mild history */
   int weights[TROUBLES]; /* how often each happens, beside the others */
   int64_t pause_us;      /* the mean time between two */
+  int64_t until_us;      /* when the faults end */
   process process;       /* of the fiber that makes them */
   bool is_over;          /* the faults have ended */
+  bool has_peace;        /* the programs go on for some time after them */
 } history;
 
 /* ---- troubles ---- */
@@ -151,7 +161,7 @@ static void make_mild(void) {
       break;
   }
   world_trace("mild trouble with member %d", member);
-  fiber_sleep(until_us - world_now_us());
+  fiber_sleep(until_us + REST_US - world_now_us());
 }
 
 /* A program that goes on after a stop may close its client at once. */
@@ -257,6 +267,8 @@ static void end_faults(void) {
     }
   }
   world_trace("the faults end");
+  /* The client leaves a lease whose revoke is refused to its end. */
+  if (history.options.denied == 0) checks_on_peace();
 }
 
 static void remove_detached(void) {
@@ -274,7 +286,7 @@ static void remove_detached(void) {
 
 static void run_troubles(void *arg) {
   (void)arg;
-  while (history.mood != MOOD_CALM && world_now_us() < programs_behave.end_us) {
+  while (history.mood != MOOD_CALM && world_now_us() < history.until_us) {
     fiber_sleep(world_random(0, 2 * history.pause_us));
     if (history.mood == MOOD_MILD) {
       make_mild();
@@ -284,7 +296,7 @@ static void run_troubles(void *arg) {
                                         : draw_trouble());
     }
   }
-  if (history.mood == MOOD_CALM) fiber_sleep(programs_behave.end_us);
+  if (history.mood == MOOD_CALM) fiber_sleep(history.until_us);
   end_faults();
 }
 
@@ -353,7 +365,7 @@ static void draw_program(int id) {
       history.mood < MOOD_MILD ? 0 : world_random(-300, 300);
   of->process.preempted = world_chance(300) ? 200 : 0;
   of->n_users = world_chance(300) ? 1 : (int)world_random(2, USERS_MAX);
-  of->ttl_ms = world_random(2, 15) * 1000;
+  of->ttl_ms = world_random(2, history.has_peace ? 60 : 15) * 1000;
   of->lock_delay_ms = world_chance(400) ? world_random(1, 10) * 1000 : 0;
   of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
   of->handoff = (int)world_random(1, world_chance(500) ? 4 : 32);
@@ -381,6 +393,11 @@ static void draw_behaviour(behaviour *to) {
       .end_us = world_random(3, 30) * WORLD_S};
   if (history.mood == MOOD_DEAF || history.mood == MOOD_MILD) to->end_us *= 2;
   if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
+  history.until_us = to->end_us;
+  if (history.mood == MOOD_WILD && world_chance(300)) {
+    history.has_peace = true;
+    to->end_us += PEACE_US;
+  }
 }
 
 static void add_balancer(void) {
@@ -413,12 +430,6 @@ static void draw(void) {
 }
 
 /* ---- the run ---- */
-
-enum {
-  /* how long users and clients may take after the faults, and leases after that */
-  FINISH_US = 90 * WORLD_S,
-  EXPIRY_US = 40 * WORLD_S
-};
 
 static bool have_ended(void) {
   for (int i = 0; i < n_programs; i++) {
