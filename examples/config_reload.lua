@@ -1,6 +1,7 @@
--- Three readers load a configuration of two keys, and two deployers change it. No reader loads a
--- change half done. After its change a deployer downgrades its write lock to a read lock, and tests
--- the change. During the test, readers can read, but the other deployer must wait.
+-- Three readers load a configuration of two keys, one after the other, and two deployers change it.
+-- No reader loads a key of before and one of after a change. After its change a deployer downgrades
+-- its write lock to a read lock, and tests the change. During the test, readers can read, but the
+-- other deployer must wait.
 local etcdlock = require "etcdlock"
 local start = require "examples.start"
 local uv = require "luv"
@@ -13,9 +14,8 @@ end
 
 local function deploy(lock)
   local version = ("%d"):format(read(lock) + 1)
-  assert(lock:put("shop/hosts", version))
-  uv.sleep(50) -- stands for a change that is too large for one transaction
-  assert(lock:put("shop/routes", version))
+  -- one transaction, so that a deployer that is killed leaves no half change
+  assert(lock:txn { { "put", "shop/hosts", version }, { "put", "shop/routes", version } })
   print(("deployer: version %s is there, to be tested"):format(version))
   assert(lock:downgrade())
   uv.sleep(200) -- stands for the test

@@ -169,7 +169,7 @@ local client = {}
 ---Fails with timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not
 ---free within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once,
 ---if the wait would never end; `lost` if the key of the waiter was deleted.
----@param name string 1 to 512 bytes with the prefix, without NUL
+---@param name string 1 to 512 bytes with the prefix, without NUL, and without one of the [endings that are refused](migration.md#mixed-operation)
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Lock|nil
 ---@return string|nil message

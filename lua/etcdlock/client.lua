@@ -131,7 +131,8 @@ end
 -- in etcd. If the owner holds the lock already, the call returns the same hold with `count` + 1,
 -- and sends no request.
 -- @function client:lock
--- @tparam string name 1 to 512 bytes with the prefix, without NUL
+-- @tparam string name 1 to 512 bytes with the prefix, without NUL, and without one of the
+--   [endings that are refused](migration.md#mixed-operation)
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not free

@@ -178,7 +178,7 @@ end
 
 --- Sets the time at which the lock ends by itself.
 -- @function resty_lock:expire
--- @tparam[opt=exptime] seconds time time from now, more than 0
+-- @tparam[opt=exptime] seconds time time from now, more than 0; `exptime` if left out
 -- @treturn true
 -- @fail text `unlocked`, or another message
 function M.expire(self, time)

@@ -162,8 +162,19 @@ describe("testing.each_failure makes these calls fail:", function()
     end, outcomes }
   end
 
-  for call, row in pairs(CALLS) do
-    it(call, function()
+  for list, outcomes in pairs {
+    [{ { "get", "k" } }] = "lost unavailable", [{ { "get", "k" }, { "put", "k", "v" } }] = WRITE,
+  } do
+    CALLS["lock:txn of " .. #list] = { function()
+      local lock = assert(client:lock "a")
+      lock:txn(list)
+      return lock
+    end, outcomes }
+  end
+
+  for title, row in pairs(CALLS) do
+    local call = title:match "%S+"
+    it(title, function()
       local is_clean = true
       local _, report = testing.each_failure(row[1], function()
         local was_clean = is_clean

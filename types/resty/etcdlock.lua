@@ -38,7 +38,7 @@ function resty_lock:unlock() end
 
 ---Sets the time at which the lock ends by itself.
 ---Fails with text `unlocked`, or another message.
----@param time? etcdlock.seconds time from now, more than 0
+---@param time? etcdlock.seconds time from now, more than 0; `exptime` if left out
 ---@return true|nil
 ---@return string|nil message
 function resty_lock:expire(time) end

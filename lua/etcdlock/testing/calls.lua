@@ -331,9 +331,17 @@ intercept(Election, "election", request "unavailable", "leader")
 intercept(Observer, "observer", next_change, "next")
 intercept(Lock, "lock", release, "unlock resign")
 intercept(Lock, "lock", request "lost", "held remaining expire wait_lost")
-intercept(Lock, "lock", request("lost", "unavailable"), "check get")
-intercept(Lock, "lock", request("lost", "unavailable", "applied"),
-  "put delete txn proclaim downgrade")
+local read = request("lost", "unavailable")
+local write = request("lost", "unavailable", "applied")
+intercept(Lock, "lock", read, "check get")
+intercept(Lock, "lock", write, "put delete proclaim downgrade")
+intercept(Lock, "lock", function(call, self, args)
+  local list, kind = args[1], read
+  for i = 1, type(list) == "table" and #list or 0 do
+    kind = type(list[i]) == "table" and list[i][1] ~= "get" and write or kind
+  end
+  return kind(call, self)
+end, "txn")
 
 -- ---- runs ----
 
