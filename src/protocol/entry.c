@@ -243,7 +243,11 @@ static void on_put_failed(el_entry *entry, const el_entry_event *event,
   if (!event->outcome.is_definite) {
     push(out, EL_ENTRY_REPORT_PUT_IN_DOUBT);
   }
-  if (!entry->is_wanted) {
+  if (!event->outcome.is_definite && entry->has_session_ended) {
+    /* no lease audit of the session will find the key */
+    entry->state = EL_ENTRY_AUDITING;
+    send_read(entry, out, false);
+  } else if (!entry->is_wanted) {
     release_next(entry, out);
   } else if (event->outcome.is_retriable) {
     retry_later(entry, event, now_ms);
