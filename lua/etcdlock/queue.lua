@@ -12,12 +12,14 @@ local M = {}
 -- the names cannot be trusted: they come from the label of an entry, which any other program may
 -- have written. Any number of keys may be below such a name.
 local KEYS_MAX = 1000
--- PAGE_KEYS: the number of keys that one request lists. TXN_QUEUES: the number of queues that one
--- transaction reads, by one operation each; etcd accepts 128 operations by default.
-local PAGE_KEYS, TXN_QUEUES = 1000, 100
+-- PAGE_KEYS: the number of keys that one request lists without values. TXN_COUNTS: the number of
+-- names whose keys one transaction counts, by one operation each; etcd accepts 128 operations by
+-- default.
+local PAGE_KEYS, TXN_COUNTS = 1000, 100
 -- The number of keys that one transaction reads with their values: MANY_VALUES if the values of the
--- previous transaction had at most SMALL_BYTES, else FEW_VALUES. After an answer that was too large
--- it is 1.
+-- previous transaction had at most SMALL_BYTES, else FEW_VALUES. FEW_VALUES of the largest values
+-- that etcd accepts by default (1.5 MiB) fit into one answer. After an answer that was too large
+-- all the same, it is 1.
 local FEW_VALUES, MANY_VALUES, SMALL_BYTES = 16, 100, 1024 * 1024
 
 -- ---- reads at one revision ----
@@ -26,9 +28,6 @@ local FEW_VALUES, MANY_VALUES, SMALL_BYTES = 16, 100, 1024 * 1024
 local Snapshot = {}
 Snapshot.__index = Snapshot
 
--- The code of a read at a revision that etcd has compacted.
-local COMPACTED = "invalid"
-
 -- Returns a new transaction for Snapshot:read. The caller adds read operations to it, and passes
 -- the field `revision` of the snapshot to each of them (nil before the first answer).
 function Snapshot:txn()
@@ -36,69 +35,75 @@ function Snapshot:txn()
 end
 
 -- Sends a transaction. Returns the list of the results of its operations; or nil, message, code,
--- whether the answer was too large.
+-- and "too large" if the answer was too large.
 -- Sets `_is_over` if no later read of this snapshot can succeed: either etcd has compacted the
 -- revision, or the deadline has passed.
 function Snapshot:read(txn)
   if self._is_over then
     return nil, self._message, "unavailable"
   end
-  local ok, held, results, revision, is_too_large = self._client:_run_txn(txn, self._deadline)
+  local ok, held, results, revision = self._client:_run_txn(txn, self._deadline)
   if ok then
     self.revision = self.revision or revision
     return results
   end
-  local message, code = held, results
+  local message, code, failure = held, results, txn:read_failure()
   self._message = message
-  self._is_over = self.revision and code == COMPACTED and not is_too_large
-    or code == "unavailable" and core.now() >= self._deadline
-  return nil, message, code, is_too_large
+  self._is_over = failure == "compacted" or code == "unavailable" and core.now() >= self._deadline
+  return nil, message, code, failure
 end
 
 -- Reads the keys from the index `first` to the index `last` of the list `kvs` again, with their
--- values, and sets their leases. Returns the number of bytes of the values; or what Snapshot:read
--- returns if it fails.
-local function read_some_leases(snapshot, kvs, first, last)
+-- values, and sets their values and leases. Returns the number of bytes of the values; or what
+-- Snapshot:read returns if it fails.
+local function read_some_values(snapshot, kvs, first, last)
   local txn, bytes = snapshot:txn(), 0
   for i = first, last do
     txn:list(kvs[i].key, kvs[i].key .. "\0", snapshot.revision)
   end
-  local results, message, code, is_too_large = snapshot:read(txn)
+  local results, message, code, failure = snapshot:read(txn)
   if not results then
-    return nil, message, code, is_too_large
+    return nil, message, code, failure
   end
   for i = first, last do
     local kv = results[i - first + 1][1]
     if kv then
-      kvs[i].lease, bytes = kv.lease, bytes + #kv.value
+      kvs[i].lease, kvs[i].value, bytes = kv.lease, kv.value, bytes + #kv.value
     end
   end
   return bytes
 end
 
--- Sets the leases of `kvs`, which are among the keys `page`. The page was read without values, and
--- therefore on etcd 3.7 without leases. If it shows a lease, a key without one has none. Returns
--- true; or nil, message, code.
-local function read_leases(snapshot, kvs, page)
-  for _, kv in ipairs(page) do
-    if kv.lease then
-      return true
-    end
-  end
+-- Sets the values and leases of `kvs`, which were read without values, and therefore on etcd 3.7
+-- without leases. Returns true; or nil, message, code.
+local function read_values(snapshot, kvs)
   local first, count = 1, FEW_VALUES
   while first <= #kvs do
     local last = math.min(first + count - 1, #kvs)
-    local bytes, message, code, is_too_large = read_some_leases(snapshot, kvs, first, last)
+    local bytes, message, code, failure = read_some_values(snapshot, kvs, first, last)
     if bytes then
       first = last + 1
       count = bytes <= SMALL_BYTES and MANY_VALUES or FEW_VALUES
-    elseif is_too_large and last > first then
-      count = 1
+    elseif failure == "too large" and last > first then
+      count = count > FEW_VALUES and FEW_VALUES or 1
     else
       return nil, message, code
     end
   end
   return true
+end
+
+-- Returns those of `kvs` that may have a lease. `kvs` are among the keys `page`. If the page shows a
+-- lease, a key without one has none.
+local function keep_leased(kvs, page)
+  local leased, is_shown = {}, false
+  for _, kv in ipairs(page) do
+    is_shown = is_shown or kv.lease ~= nil
+  end
+  for _, kv in ipairs(kvs) do
+    leased[#leased + 1] = (kv.lease or not is_shown) and kv or nil
+  end
+  return leased, is_shown
 end
 
 -- Calls read_all(snapshot) and returns its results. If etcd has compacted the revision of the
@@ -113,7 +118,11 @@ local function read_at_one_revision(client, deadline, read_all)
       return results, message, code
     end
   until core.now() >= deadline
-  return nil, snapshot._message, "unavailable"
+  local message = snapshot._message
+  if snapshot.revision then
+    message = "etcd has too many keys there, or is too slow, to read all queues in time; " .. message
+  end
+  return nil, message, "unavailable"
 end
 
 -- ---- one queue ----
@@ -227,11 +236,12 @@ local function is_first(snapshot, kvs, full_name, entry)
       candidates[#candidates + 1] = kv
     end
   end
-  if not read_leases(snapshot, candidates, kvs) then
+  local leased, is_shown = keep_leased(candidates, kvs)
+  if not (is_shown or read_values(snapshot, leased)) then
     return nil
   end
   local own, first = full_name .. get_key_end(entry), nil
-  for _, kv in ipairs(candidates) do
+  for _, kv in ipairs(leased) do
     local is_entry, mode = core.parse_key(full_name, kv.key, kv.lease)
     if is_entry and mode ~= "permit" then
       first = first or kv.key
@@ -284,10 +294,16 @@ end
 
 -- ---- entries for callers ----
 
--- Returns the entries of the queue of `full_name`, the oldest first. `kvs` is the list of the keys
--- below this name, the oldest first. If a multi-lock is first in this queue, the function also
--- reads the queues of its other names.
+-- Returns the entries of the queue of `full_name`, the oldest first. `kvs` is the list of its keys,
+-- as list_keys returns them. If a multi-lock is first in this queue, the function also reads the
+-- queues of its other names.
 local function read_entries(snapshot, full_name, kvs)
+  table.sort(kvs, function(a, b)
+    if a.create_revision == b.create_revision then
+      return a.key < b.key
+    end
+    return a.create_revision < b.create_revision
+  end)
   local entries = parse_entries(kvs, full_name)
   for _, entry in ipairs(entries) do
     if entry.held and (entry.full_names or entry.first) then
@@ -295,6 +311,43 @@ local function read_entries(snapshot, full_name, kvs)
     end
   end
   return entries
+end
+
+-- Other programs may keep any amount of data in the same etcd, also below the names of locks. So
+-- list_keys first lists all keys, in pages and without values. Then it reads the values of those
+-- keys only that have the form of an entry, a bounded number at a time.
+
+-- Reads the keys from `from` to `to`, exclusive, that have the form of an entry or of the marker of
+-- a downgrade, and whose name passes the test is_wanted(full_name). Returns a table full name -> list
+-- of the keys; or nil, message, code if a read failed.
+local function list_keys(snapshot, from, to, is_wanted)
+  local by_name, all = {}, {}
+  repeat
+    local txn, candidates = snapshot:txn(), {}
+    txn:keys(from, to, snapshot.revision, PAGE_KEYS)
+    local results, message, code = snapshot:read(txn)
+    if not results then
+      return nil, message, code
+    end
+    local page = results[1]
+    for _, kv in ipairs(page) do
+      local name = core.name_of_key(kv.key)
+      if name and by_name[name] == nil then
+        by_name[name] = is_wanted(name) and {}
+      end
+      kv.list = name and by_name[name]
+      candidates[#candidates + 1] = kv.list and kv or nil
+    end
+    for _, kv in ipairs((keep_leased(candidates, page))) do
+      all[#all + 1], kv.list[#kv.list + 1] = kv, kv
+    end
+    from = page[1] and page[#page].key .. "\0"
+  until #page < PAGE_KEYS
+  local ok, message, code = read_values(snapshot, all)
+  if not ok then
+    return nil, message, code
+  end
+  return by_name
 end
 
 -- Reads the queue of the lock `name`. Returns the list of its entries, the oldest first; or nil,
@@ -305,13 +358,12 @@ local function list_entries(self, where, name, deadline)
     return nil, message, code
   end
   return read_at_one_revision(self, deadline, function(snapshot)
-    local txn = snapshot:txn()
-    txn:list(full_name .. "/", full_name .. "0")
-    local results, text, failure = snapshot:read(txn)
-    if not results then
+    local lists, text, failure = list_keys(snapshot, full_name .. "/", full_name .. "0",
+      function(other) return other == full_name end)
+    if not lists then
       return nil, text, failure
     end
-    return read_entries(snapshot, full_name, results[1])
+    return read_entries(snapshot, full_name, lists[full_name] or {})
   end)
 end
 
@@ -440,11 +492,6 @@ function M:break_lock(name, token)
 end
 
 -- ---- all queues below a prefix ----
--- Other programs may keep any amount of data in the same etcd. So client:queues first lists the
--- keys, in pages and without values, to find the names of locks. (If a page shows no lease, it also
--- reads those keys with their values that have the form of an entry.) Then it reads the queues of
--- these names only.
-
 -- Returns the first key after all keys that begin with `prefix`: the end of their range. If there
 -- is no such key, as for the empty prefix, returns "\0", by which etcd means a range without end.
 local function get_range_end(prefix)
@@ -452,77 +499,44 @@ local function get_range_end(prefix)
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
--- Returns the sorted list of the full names that begin with `prefix`, of all locks with an entry.
--- Returns nil, message, code if a read failed.
-local function list_names(snapshot, prefix)
-  local full_names, seen = {}, {}
-  local from, to = prefix == "" and "\0" or prefix, get_range_end(prefix)
-  repeat
-    local txn = snapshot:txn()
-    txn:keys(from, to, snapshot.revision, PAGE_KEYS)
-    local results, message, code = snapshot:read(txn)
-    if not results then
-      return nil, message, code
-    end
-    local page, candidates, ok = results[1], {}
-    for _, kv in ipairs(page) do
-      local name = core.name_of_key(kv.key)
-      if name and name:sub(1, #prefix) == prefix and names.is_full_name(name)
-        and not seen[name] then
-        kv.name = name
-        candidates[#candidates + 1] = kv
-      end
-    end
-    ok, message, code = read_leases(snapshot, candidates, page)
-    if not ok then
-      return nil, message, code
-    end
-    for _, kv in ipairs(candidates) do
-      local name = kv.name
-      if not seen[name] and core.parse_key(name, kv.key, kv.lease) then
-        seen[name] = true
-        full_names[#full_names + 1] = name
-      end
-    end
-    from = page[1] and page[#page].key .. "\0"
-  until #page < PAGE_KEYS
-  table.sort(full_names)
-  return full_names
-end
-
--- Reads the queues of up to TXN_QUEUES names in one transaction: the names in `full_names` from the
--- index `first` on. Appends the queues to the list `found`. Returns true; or nil, message, code if
--- the read failed.
-local function read_some(self, snapshot, full_names, first, found)
-  local txn, last = snapshot:txn(), math.min(first + TXN_QUEUES - 1, #full_names)
+-- Sets the field `other_keys` of up to TXN_COUNTS queues in the list `found`, from the index `first`
+-- on. Returns true; or nil, message, code if the read failed.
+local function count_other_keys(self, snapshot, found, first)
+  local txn, last = snapshot:txn(), math.min(first + TXN_COUNTS - 1, #found)
   for i = first, last do
-    txn:list(full_names[i] .. "/", full_names[i] .. "0", snapshot.revision)
+    local full_name = self._prefix .. found[i].name
+    txn:keys(full_name .. "/", full_name .. "0", snapshot.revision, 1)
   end
   local results, message, code = snapshot:read(txn)
   if not results then
     return nil, message, code
   end
   for i = first, last do
-    local kvs = results[i - first + 1]
-    local entries = make_public(self, read_entries(snapshot, full_names[i], kvs))
-    found[#found + 1] = {
-      name = full_names[i]:sub(#self._prefix + 1),
-      entries = entries,
-      other_keys = #kvs - #entries,
-    }
+    local keys = results[i - first + 1]
+    found[i].other_keys = (keys.count or #keys) - #found[i].entries
   end
   return true
 end
 
 local function read_queues(self, snapshot, prefix)
-  local full_names, message, code = list_names(snapshot, prefix)
-  if not full_names then
+  local from, to = prefix == "" and "\0" or prefix, get_range_end(prefix)
+  local lists, message, code = list_keys(snapshot, from, to, function(name)
+    return name:sub(1, #prefix) == prefix and names.is_full_name(name)
+  end)
+  if not lists then
     return nil, message, code
   end
   local found = {}
-  for first = 1, #full_names, TXN_QUEUES do
+  for full_name, kvs in pairs(lists) do
+    local entries = kvs and make_public(self, read_entries(snapshot, full_name, kvs)) or {}
+    if entries[1] then
+      found[#found + 1] = { name = full_name:sub(#self._prefix + 1), entries = entries }
+    end
+  end
+  table.sort(found, function(a, b) return a.name < b.name end)
+  for first = 1, #found, TXN_COUNTS do
     local ok
-    ok, message, code = read_some(self, snapshot, full_names, first, found)
+    ok, message, code = count_other_keys(self, snapshot, found, first)
     if not ok then
       return nil, message, code
     end

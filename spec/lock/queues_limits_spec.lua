@@ -1,4 +1,4 @@
--- Tests the time limit of queues, and its retries.
+-- Tests the limits of queues: of its time, and of the size of its answers; and its retries.
 -- Needs: one plain member.
 
 -- Regression 087. queues reads one revision of etcd in pages. If etcd compacted this revision
@@ -65,4 +65,41 @@ describe("over a slow connection,", function()
     assert_fails("unavailable", slow:queues())
     assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
   end)
+end)
+
+-- Regression 170. queues read 100 queues in one request, and all values below a name in one. If that
+-- answer exceeded 32 MiB, queues took the failure for a compaction, repeated all reads for 5 s, and
+-- failed with "no answer in time".
+describe("if there are more than 32 MiB below the names,", function()
+  local LARGE = ("x"):rep(1200000)
+
+  it("queue and queues return all entries", function()
+    for i = 1, 30 do etcd:put_entry(("%sa/%x"):format(prefix, i), LARGE) end
+    assert.equal(30, #assert(client:queue "a"))
+    local found = assert(client:queues())
+    assert.same({ 1, 30, 0 }, { #found, #found[1].entries, found[1].other_keys })
+    etcd:revoke_all()
+  end)
+
+  it("they read no values of user data", function()
+    local lock = keep(assert(client:lock "a"))
+    for i = 1, 30 do etcd:put(("%sa/data %d"):format(prefix, i), LARGE) end
+    local before = other:stats().calls
+    assert.equal(lock:token(), assert(other:queue "a")[1].token)
+    local found = assert(other:queues())
+    assert.same({ 1, 30 }, { #found[1].entries, found[1].other_keys })
+    assert.equal(before + 5, other:stats().calls)
+  end)
+end)
+
+it("queues reports at once why etcd refuses a read, if not because of a compaction", function()
+  keep(assert(client:lock "a"))
+  local ask, count = client._run_txn, 0
+  function client:_run_txn(txn, ...)
+    count = count + 1
+    if count == 2 then txn:list("a", "b", 1000000000) end
+    return ask(self, txn, ...)
+  end
+  assert.matches("future revision", assert_fails("invalid", client:queues()))
+  assert.equal(2, count)
 end)

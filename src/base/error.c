@@ -88,7 +88,8 @@ enum {
   TOKEN_BAD = 8,
   AUTH_OFF = 16,
   UNANSWERED = 32,
-  TOO_LARGE = 64
+  TOO_LARGE = 64,
+  COMPACTED = 128
 };
 
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
@@ -131,6 +132,8 @@ static const struct {
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, TOO_LARGE,
      "read less at once, and keep no other data below the name of a lock"},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, 0, NULL},
+    {GRPC_OUT_OF_RANGE, "revision has been compacted", EL_INVALID,
+     DEFINITE | COMPACTED, NULL},
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,
      "the endpoint is not an etcd v3 client port"},
@@ -248,6 +251,7 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_auth_off = rules[i].flags & AUTH_OFF;
   err->is_unanswered = rules[i].flags & UNANSWERED;
   err->is_too_large = rules[i].flags & TOO_LARGE;
+  err->is_compacted = rules[i].flags & COMPACTED;
   /* gRPC reports UNKNOWN for an endpoint that it cannot use. */
   err->is_unexplained =
       (status == GRPC_UNAVAILABLE || status == GRPC_UNKNOWN) &&

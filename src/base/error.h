@@ -49,6 +49,7 @@ typedef struct el_error {
   bool is_unanswered; /* no answer came before the deadline */
   /* etcd has applied the request, but the answer exceeds the size limit of a message */
   bool is_too_large;
+  bool is_compacted; /* the read was of a revision that etcd has compacted */
   bool has_other_member; /* the request can be sent to another member at once */
   /* the connection failed, and the cause is not known yet */
   bool is_unexplained;

@@ -66,13 +66,13 @@ static el_nret l_parse_key(lua_State *L) {
   return 3;
 }
 
-/* name_of_key(key) returns the lock name in |key| if the key has the form of an entry; otherwise
- * nil. */
+/* name_of_key(key) returns the lock name in |key| if the key has the form of an entry, or of the
+ * marker of a downgraded writer; otherwise nil. */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
   el_queue_key queue_key;
   el_bytes name = el_key_name(key, &queue_key);
-  if (name.len == 0 || queue_key.mode > EL_MODE_MULTI ||
+  if (name.len == 0 || queue_key.mode == EL_MARKER_WRITE_ORDER ||
       el_key_reserved_suffix(name).len > 0) {
     lua_pushnil(L);
     return 1;

@@ -32,7 +32,7 @@ static el_nret l_txn_get(lua_State *L) {
 
 /* Adds a read of the keys from argument 2 up to, but excluding, argument 3. Argument 4 is the
  * revision at which to read (nil: the current one). Argument 5 is the largest number of keys (nil:
- * no limit). */
+ * no limit). If there are more keys, the field `count` of the result is the number of all. */
 static el_nret add_range(lua_State *L, int sort, bool keys_only) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
@@ -146,6 +146,9 @@ static void push_result(lua_State *L, const el_op_result *result) {
         push_kv(L, &result->kvs[i]);
         lua_rawseti(L, -2, (int)i + 1);
       }
+      if (result->more) {
+        el_lua_set_rev(L, "count", result->count);
+      }
       return;
     case EL_OP_DELETE:
       el_lua_push_rev(L, result->deleted);
@@ -157,8 +160,7 @@ static void push_result(lua_State *L, const el_op_result *result) {
 
 /* txn:wait(seconds) waits for the answer. It returns one of these lists:
  * - true, whether the guard succeeded, results, revision of the answer
- * - false, message, code, whether it is certain that nothing was written, whether the answer was too
- *   large
+ * - false, message, code, whether it is certain that nothing was written
  * - nil: no answer came within |seconds| */
 static el_nret l_txn_wait(lua_State *L) {
   return el_lua_push_answer(L, check_txn(L), el_lua_check_ms(L, 2));
@@ -175,8 +177,7 @@ el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
     lua_pushstring(L, answer->err.text);
     lua_pushstring(L, el_code_str(answer->err.code));
     lua_pushboolean(L, answer->err.is_definite);
-    lua_pushboolean(L, answer->err.is_too_large);
-    return 5;
+    return 4;
   }
   lua_pushboolean(L, answer->succeeded);
   lua_createtable(L, (int)answer->n_results, 0);
@@ -186,6 +187,20 @@ el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
   }
   el_lua_push_rev(L, answer->rev);
   return 4;
+}
+
+/* txn:read_failure() returns why etcd could not serve an answered read: "too large" if its answer
+ * was, "compacted" if its revision was; nil: another reason. */
+static el_nret l_txn_read_failure(lua_State *L) {
+  const el_txn_answer *answer = el_guarded_wait(check_txn(L), 0);
+  if (answer != NULL && answer->err.is_too_large) {
+    lua_pushstring(L, "too large");
+  } else if (answer != NULL && answer->err.is_compacted) {
+    lua_pushstring(L, "compacted");
+  } else {
+    lua_pushnil(L);
+  }
+  return 1;
 }
 
 static el_nret l_txn_gc(lua_State *L) {
@@ -210,6 +225,7 @@ void el_lua_open_txn(lua_State *L) {
       {"downgrade", l_txn_downgrade},
       {"proclaim", l_txn_proclaim},
       {"wait", l_txn_wait},
+      {"read_failure", l_txn_read_failure},
       {NULL, NULL},
   };
   static const luaL_Reg client_methods[] = {{"txn", l_client_txn},
