@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs Debian packages, as root. If the package of etcd, nginx or redis-server was not installed
-# before, its service is not started, now or at boot: the specs and demos start their own servers,
-# and the user did not ask for a database on port 2379 or a web server on port 80. If apt would have
-# to remove an installed package, the installation fails.
+# Installs Debian packages, as root. If the package of etcd, nginx, redis-server or prometheus was
+# not installed before, its service is not started, now or at boot: the specs and demos start their
+# own servers, and the user did not ask for a database on port 2379 or a web server on port 80. If
+# apt would have to remove an installed package, the installation fails.
 #
 #   apt_install.sh PACKAGE...
 set -eu
@@ -29,7 +29,7 @@ is_somebodys() {
 }
 
 unwanted=
-for service in etcd nginx redis-server; do
+for service in etcd nginx redis-server prometheus; do
   if ! is_somebodys "$service"; then unwanted="$unwanted $service"; fi
 done
 

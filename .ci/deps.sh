@@ -7,7 +7,7 @@
 #   run               build the module, run the demo
 #   openresty         as run, and run the demo in nginx
 #   dev               as run, and run the tests
-#   all               as dev, and run `make check-all`: adds a browser and clang
+#   all               as dev, and run `make check-all`: adds a browser, promtool and clang
 #   deb               build the Debian packages
 #   fuzz              as run, and run `make fuzz`: adds clang
 #   go, java, python, node  run the clients of that language in `make bench`
@@ -63,7 +63,7 @@ LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check lua-ldoc clang-format luarocks locales openssl ca-certificates man-db
   python3-prometheus-client $LOOPS $NGINX"
 FUZZ="clang libclang-rt-dev"
-ALL="chromium-headless-shell $FUZZ"
+ALL="chromium-headless-shell prometheus $FUZZ"
 
 case $1 in
   run) wanted=$RUN ;;

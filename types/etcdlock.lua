@@ -410,7 +410,7 @@ function client:status() end
 ---@return etcdlock.code|nil code
 function client:stats() end
 
----Returns the counters of `client:stats`, and the wait and hold times that connect's option
+---Returns the counters of `client:stats`, and the times of waits and holds that connect's option
 ---`metrics` asks for, in Prometheus' text format (text/plain; version=0.0.4). Sends no request.
 ---Raises for an unknown option, a wrong type, a label that Prometheus does not allow.
 ---Fails with forked.
@@ -928,7 +928,7 @@ function M.connect(opts) end
 function M.with_lock(name, opts, fn) end
 
 ---Joins several results of `client:metrics` into one page. Values with the same name and labels are
----added up.
+---added up. Of ages the largest counts, and of the remaining times of sessions the smallest.
 ---@param texts string[]
 ---@return string
 function M.join_metrics(texts) end

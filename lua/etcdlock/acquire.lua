@@ -122,6 +122,9 @@ local function start(lock)
     return fail(lock, message, code)
   end
   lock._core = core_lock
+  if lock._started_at then
+    client._events:report_started(lock)
+  end
   local binding = runtime.bind(core_lock)
   if binding then
     lock._binding = binding

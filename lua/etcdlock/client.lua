@@ -450,7 +450,7 @@ end
 --   apart
 local METRICS_OPTIONS = { labels = { type = "table" } }
 
---- Returns the counters of `client:stats`, and the wait and hold times that connect's option
+--- Returns the counters of `client:stats`, and the times of waits and holds that connect's option
 -- `metrics` asks for, in Prometheus' text format (text/plain; version=0.0.4). Sends no request.
 -- @tparam[opt] metrics_options opts
 -- @treturn string
@@ -468,6 +468,9 @@ function Client:metrics(opts)
   stats, message, code = self:stats()
   if not stats then
     return nil, message, code
+  end
+  if self._metrics then
+    self._metrics:measure_ages(self._held_locks)
   end
   return Metrics.format_page(self._metrics, stats, REQUESTS, self._core:alive(), labels)
 end

@@ -352,6 +352,13 @@ function Events:report_many_clients(count)
   end
 end
 
+--- Reports that the core waits for `lock` from now on.
+function Events:report_started(lock)
+  if self._metrics then
+    self._metrics:begin_wait(lock)
+  end
+end
+
 --- Reports that a call still waits for `lock`.
 function Events:report_waiting(lock)
   if may_log(self, "waiting") then
@@ -378,7 +385,7 @@ end
 function Events:report_acquired(lock)
   local wait = core.now() - lock._started_at
   if self._metrics then
-    self._metrics:observe_wait(get_first_name(lock), lock._mode, wait)
+    self._metrics:observe_wait(lock, get_first_name(lock), wait)
   end
   if may_log(self, "acquired") then
     call_log(self, {
@@ -391,7 +398,7 @@ end
 --- Reports that `lock` was not acquired, because of `message` and `code`.
 function Events:report_not_acquired(lock, message, code)
   if self._metrics then
-    self._metrics:count_failure(get_first_name(lock), lock._mode, code)
+    self._metrics:count_failure(lock, get_first_name(lock), code)
   end
   if may_log(self, "not_acquired") then
     call_log(self, {

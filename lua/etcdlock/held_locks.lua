@@ -249,6 +249,23 @@ function HeldLocks:remove(lock)
   end
 end
 
+--- Calls fn(lock) for each lock that is held; several times for a lock of several names.
+function HeldLocks:visit(fn)
+  local function visit(lock)
+    if lock:_left() then
+      fn(lock)
+    end
+  end
+  for _, lock in pairs(self._locks) do
+    visit(lock)
+  end
+  for _, sharers in pairs(self._sharers) do
+    for lock in pairs(sharers) do
+      visit(lock)
+    end
+  end
+end
+
 -- ---- deadlocks ----
 
 -- Returns the words for `owner` in a message to a different owner.

@@ -130,7 +130,7 @@ function M.with_lock(name, opts, fn)
 end
 
 --- Joins several results of `client:metrics` into one page. Values with the same name and labels
--- are added up.
+-- are added up. Of ages the largest counts, and of the remaining times of sessions the smallest.
 -- @tparam {string,...} texts
 -- @treturn string
 -- @fail never

@@ -1,5 +1,5 @@
 --- Metrics of a client in Prometheus' text format (version 0.0.4): histograms of waits and holds
--- by label, and the counters of client:stats.
+-- by label, the ages of the present ones, and the counters of client:stats.
 --
 -- A program can use millions of lock names, and each label value costs memory here and in
 -- Prometheus. So the label of a lock is not its name. The option `metrics` gives the label: it is
@@ -100,7 +100,11 @@ function Metrics.new(option)
     --   wait      histogram of the times that calls have waited for a lock
     --   hold      histogram of the times for which locks were held
     --   failures  error code -> number of calls that have failed with this code
+    --   hold_age, wait_age  ages of the oldest present hold and wait, as measure_ages found them
     _series = {},
+    -- Set of the locks for which calls wait. The references are weak, because a coroutine that the
+    -- program drops during its wait never ends it.
+    _started = setmetatable({}, { __mode = "k" }),
     -- The same series in the order in which they were added.
     _list = {},
   }, Metrics)
@@ -116,16 +120,25 @@ local function series_of(self, name, mode)
     series = self._series[label]
   end
   if not series then
-    series = { label = label, wait = new_histogram(), hold = new_histogram(), failures = {} }
+    series = {
+      label = label, wait = new_histogram(), hold = new_histogram(), failures = {},
+      hold_age = 0, wait_age = 0,
+    }
     self._series[label] = series
     table.insert(self._list, series)
   end
   return series
 end
 
---- Records that a lock was acquired after a wait of `seconds`.
-function Metrics:observe_wait(name, mode, seconds)
-  observe(series_of(self, name, mode).wait, seconds)
+-- Returns the figures of `lock`, for which a call waits no longer.
+local function end_wait(self, lock, name)
+  self._started[lock] = nil
+  return series_of(self, name, lock._mode)
+end
+
+--- Records that `lock` was acquired after a wait of `seconds`. `name`: its first name.
+function Metrics:observe_wait(lock, name, seconds)
+  observe(end_wait(self, lock, name).wait, seconds)
 end
 
 --- Records that a hold ended after `seconds`.
@@ -134,9 +147,38 @@ function Metrics:observe_hold(name, mode, seconds)
 end
 
 --- Counts a call that failed to acquire a lock, by the `code` that it returned.
-function Metrics:count_failure(name, mode, code)
-  local failures = series_of(self, name, mode).failures
+function Metrics:count_failure(lock, name, code)
+  local failures = end_wait(self, lock, name).failures
   failures[code] = (failures[code] or 0) + 1
+end
+
+-- ---- the ages of present holds and waits ----
+
+--- Records that a call waits for `lock` from now on.
+function Metrics:begin_wait(lock)
+  self._started[lock] = true
+end
+
+local function note_age(self, field, lock, seconds)
+  if lock._mode ~= "leader" then -- a leader holds, and its candidates wait, without limit
+    local series = series_of(self, lock:names()[1], lock._mode)
+    series[field] = math.max(series[field], seconds)
+  end
+end
+
+--- Measures the ages of all present holds, which are in `held_locks` (held_locks.lua), and waits.
+function Metrics:measure_ages(held_locks)
+  for _, series in ipairs(self._list) do
+    series.hold_age, series.wait_age = 0, 0
+  end
+  held_locks:visit(function(lock)
+    note_age(self, "hold_age", lock, lock._core:held_for())
+  end)
+  for lock in pairs(self._started) do
+    if lock._core:wait(0) == nil then -- neither granted nor given up, as by an aborted nginx request
+      note_age(self, "wait_age", lock, core.now() - lock._started_at)
+    end
+  end
 end
 
 -- ---- the text format ----
@@ -226,10 +268,12 @@ local function add_histogram(samples, label, buckets)
 end
 
 local function add_lock_families(self, families)
-  local wait, hold, failures = {}, {}, {}
+  local wait, hold, wait_age, hold_age, failures = {}, {}, {}, {}, {}
   for _, series in ipairs(self._list) do
     add_histogram(wait, series.label, series.wait)
     add_histogram(hold, series.label, series.hold)
+    wait_age[#wait_age + 1] = { series.wait_age, { { "lock", series.label } } }
+    hold_age[#hold_age + 1] = { series.hold_age, { { "lock", series.label } } }
     for _, code in ipairs(check.sorted_keys(series.failures)) do
       local labels = { { "lock", series.label }, { "code", code } }
       failures[#failures + 1] = { series.failures[code], labels }
@@ -239,6 +283,10 @@ local function add_lock_families(self, families)
     help = "Seconds from the call to the grant of a lock." })
   table.insert(families, { name = "etcdlock_hold_seconds", type = "histogram", samples = hold,
     help = "Seconds from the grant of a lock to its release or loss." })
+  table.insert(families, { name = "etcdlock_oldest_wait_seconds", type = "gauge",
+    samples = wait_age, help = "Age of the oldest present wait for a lock; 0 without one." })
+  table.insert(families, { name = "etcdlock_oldest_hold_seconds", type = "gauge",
+    samples = hold_age, help = "Age of the oldest present hold of a lock; 0 without one." })
   table.insert(families, { name = "etcdlock_acquire_failures_total", type = "counter",
     samples = failures, help = "Calls that failed to acquire a lock, by code." })
 end
@@ -274,15 +322,27 @@ end
 
 -- ---- one page of several ----
 
+-- Name of a metric -> the function that joins two values of one series. Other metrics are added up.
+local JOIN = {
+  etcdlock_oldest_wait_seconds = math.max,
+  etcdlock_oldest_hold_seconds = math.max,
+  etcdlock_session_remaining_seconds = math.min,
+}
+
+local function add(a, b)
+  return a + b
+end
+
 -- Adds the sample in `line` to `family`. If the family has a sample of the same series already, the
--- values are added up.
+-- values are joined.
 local function add_sample(family, line)
-  local series, value = line:match "^(.*) (%S+)$"
-  if series and not family.values[series] then
-    family.series[#family.series + 1] = series
-  end
+  local series, text = line:match "^(.*) (%S+)$"
   if series then
-    family.values[series] = (family.values[series] or 0) + to_number(value)
+    local value, other = to_number(text), family.values[series]
+    if not other then
+      family.series[#family.series + 1] = series
+    end
+    family.values[series] = other and family.join(value, other) or value
   end
 end
 
@@ -292,7 +352,9 @@ local function read_page(text, families)
   for line in text:gmatch "[^\n]+" do
     local name = line:match "^# HELP (%S+)"
     if name then
-      family = families[name] or { help = line, series = {}, values = {} }
+      family = families[name] or {
+        help = line, series = {}, values = {}, join = JOIN[name] or add,
+      }
       if not families[name] then
         families[name], families[#families + 1] = family, family
       end

@@ -93,8 +93,8 @@ local function read_values(snapshot, kvs)
   return true
 end
 
--- Returns those of `kvs` that may have a lease. `kvs` are among the keys `page`. If the page shows a
--- lease, a key without one has none.
+-- Returns those of `kvs` that may have a lease, and whether the page shows leases. `kvs` are among
+-- the keys `page`. If the page shows a lease, a key without one has none.
 local function keep_leased(kvs, page)
   local leased, is_shown = {}, false
   for _, kv in ipairs(page) do
@@ -120,7 +120,7 @@ local function read_at_one_revision(client, deadline, read_all)
   until core.now() >= deadline
   local message = snapshot._message
   if snapshot.revision then
-    message = "etcd has too many keys there, or is too slow, to read all queues in time; " .. message
+    message = "too many keys, or etcd is too slow, to read all queues in time; " .. message
   end
   return nil, message, "unavailable"
 end
@@ -318,8 +318,8 @@ end
 -- keys only that have the form of an entry, a bounded number at a time.
 
 -- Reads the keys from `from` to `to`, exclusive, that have the form of an entry or of the marker of
--- a downgrade, and whose name passes the test is_wanted(full_name). Returns a table full name -> list
--- of the keys; or nil, message, code if a read failed.
+-- a downgrade, and whose name passes the test is_wanted(full_name). Returns a table full name ->
+-- list of the keys (false if the name is not wanted); or nil, message, code if a read failed.
 local function list_keys(snapshot, from, to, is_wanted)
   local by_name, all = {}, {}
   repeat
@@ -499,8 +499,8 @@ local function get_range_end(prefix)
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
--- Sets the field `other_keys` of up to TXN_COUNTS queues in the list `found`, from the index `first`
--- on. Returns true; or nil, message, code if the read failed.
+-- Sets the field `other_keys` of up to TXN_COUNTS queues in the list `found`, from the index
+-- `first` on. Returns true; or nil, message, code if the read failed.
 local function count_other_keys(self, snapshot, found, first)
   local txn, last = snapshot:txn(), math.min(first + TXN_COUNTS - 1, #found)
   for i = first, last do

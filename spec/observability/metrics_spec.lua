@@ -179,6 +179,41 @@ describe("the metrics of a client", function()
       'client:metrics: unknown option "label"')
   end)
 
+  -- Regression 171. No metric showed a hold or a wait before its end, so an alert about a hanging
+  -- lock was silent while any other call of the process succeeded.
+  it("contain the ages of the oldest present hold and wait, except of elections", function()
+    local client = connect { metrics = { "a", "b", "leader" } }
+    local function ages(label)
+      local page = page_of(client)
+      return page:value("etcdlock_oldest_hold_seconds", { lock = label }),
+        page:value("etcdlock_oldest_wait_seconds", { lock = label })
+    end
+    local from, lock = wait.now(), assert(client:lock "a")
+    local waiting = assert(client:lock_async("a", { owner = "second" }))
+    clients.keep(assert(client:election "leader":campaign "me"))
+    wait.eventually(function() return (select(2, ages "a")) > 0.1 end, 5, "a wait of 0.1 s")
+    assert(client:lock "b"):unlock()
+    clients.keep(assert(client:read_lock "b"))
+    local hold, waited = ages "a"
+    local least = select(2, ages "b")
+    assert.is_true(hold > waited and waited > 0.1 and hold < wait.now() - from, hold)
+    assert.equal(0, least)
+    wait.eventually(function() return (ages "b") > 0 end, 5, "an age of the reader")
+    assert.is_true((ages "b") < (ages "a"))
+    assert.same({ 0, 0 }, { ages "leader" })
+    assert(lock:unlock())
+    clients.granted(waiting):unlock()
+    assert.same({ 0, 0 }, { ages "a" })
+  end)
+
+  it("do not count a wait that was cancelled, or that failed", function()
+    local client, other = connect { metrics = true }, connect { elsewhere = true }
+    clients.keep(assert(other:lock "a"))
+    assert(client:lock_async "a"):cancel()
+    assert_fails("timeout", client:lock("a", { timeout = 0.1 }))
+    assert.equal(0, page_of(client):value "etcdlock_oldest_wait_seconds")
+  end)
+
   it("of several clients join into one page; samples with equal labels are added up", function()
     local one, two = connect { metrics = true }, connect { metrics = { "a", "b" } }
     assert(one:lock "a"):unlock()
@@ -190,6 +225,8 @@ describe("the metrics of a client", function()
     assert.equal(2, apart:value("etcdlock_wait_seconds_count", { client = "2", lock = "b" }))
     local sum = exposition.read(etcdlock.join_metrics { one:metrics(), two:metrics() })
     assert.equal(3, sum:value "etcdlock_acquisitions_total")
+    local ends = sum:value "etcdlock_session_remaining_seconds" -- the TTL is 60 s
+    assert.is_true(ends > 0 and ends <= 60, ends)
     assert.equal("", etcdlock.join_metrics {})
     assert.has_error(function() etcdlock.join_metrics(one:metrics()) end)
     assert.has_error(function() etcdlock.join_metrics { 1 } end,
