@@ -279,6 +279,8 @@ local function deliver_record(self, record, is_interrupt)
     call_log(self, event)
   elseif not self._log and event.event == "leaked" then
     report_leak_without_log(self, event)
+  elseif not self._log and event.event == "lost" then
+    runtime.advise(tostring(new_event(event)), true)
   end
 end
 

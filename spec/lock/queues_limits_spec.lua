@@ -68,8 +68,8 @@ describe("over a slow connection,", function()
 end)
 
 -- Regression 170. queues read 100 queues in one request, and all values below a name in one. If
--- that answer exceeded 32 MiB, queues took the failure for a compaction, repeated all reads for 5 s,
--- and failed with "no answer in time".
+-- that answer exceeded 32 MiB, queues took the failure for a compaction, repeated all reads for
+-- 5 s, and failed with "no answer in time".
 describe("if there are more than 32 MiB below the names,", function()
   local LARGE = ("x"):rep(1200000)
 

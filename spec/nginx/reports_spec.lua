@@ -127,3 +127,31 @@ describe("in nginx, the traceback of an error inside with_lock", function()
     assert.equal(0, count "the function of with_lock raised an error")
   end)
 end)
+
+-- Regression 173. A lock that was lost in nginx left no trace if the client had no option `log`.
+it("in nginx, a lost lock is in the error log with the level error", function()
+  local nginx = Nginx.start {
+    logs_errors = true,
+    client = { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 },
+    locations = {
+      ["/hold"] = [[
+        local lock = assert(client:lock "lost")
+        ngx.say(lock:token())
+        ngx.flush(true)
+        lock:wait_lost(10)
+      ]],
+      ["/other"] = [[ ngx.say(client:try_lock "other" ~= nil) ]],
+    },
+  }
+  local holder, client, token = nginx:begin "/hold", connect(), nil
+  wait.eventually(function()
+    local entry = client:queue "lost"[1]
+    token = entry and entry.token
+    return token
+  end, 10, "the holder")
+  assert.is_true(client:break_lock("lost", token))
+  assert.equal(token .. "\n", holder:wait(10).body)
+  assert.equal("true\n", nginx:get("/other").body)
+  assert.matches(('%%[error%%] [^\n]*etcdlock: lock "lost": lost after [%%d.]+ s, token %d, '
+    .. "deleted: the key was deleted"):format(token), nginx:log())
+end)

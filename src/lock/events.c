@@ -65,7 +65,8 @@ static void add(el_events *events, const el_event *event) {
 }
 
 static bool is_wanted(const el_events *events, const el_event *event) {
-  return events->are_wanted || event->kind == EL_EVENT_LEAKED;
+  return events->are_wanted || event->kind == EL_EVENT_LEAKED ||
+         event->kind == EL_EVENT_LOST;
 }
 
 static void note(el_events *events, const el_event *event) {

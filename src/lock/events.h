@@ -3,8 +3,8 @@
  * The events are kept in a ring of limited size. If the ring is full, a further event is only
  * counted. While etcd is unreachable many requests fail. Failures with the same error text share
  * one event, so that they leave room for other events. If the client has neither a log nor metrics,
- * only leaked locks are recorded. A leaked lock is a defect of the program and is reported in any
- * case. */
+ * only leaked and lost locks are recorded: a leaked lock is reported in any case, a lost one in
+ * nginx. */
 #ifndef ETCDLOCK_LOCK_EVENTS_H
 #define ETCDLOCK_LOCK_EVENTS_H
 
@@ -51,7 +51,7 @@ enum { EL_EVENTS_MAX = 128 };
 /* el_events is the ring of the events of one client. Any thread may add an event; Lua takes them.
  */
 typedef struct el_events {
-  /* record all kinds, not only leaked locks; set before the I/O thread starts */
+  /* record all kinds, not only leaked and lost locks; set before the I/O thread starts */
   bool are_wanted;
   /* Set when an event is recorded or dropped, or is about to be. Cleared when el_events_take leaves
    * the ring empty. */

@@ -24,8 +24,7 @@ struct el_lock {
     /* The option max_hold. Set before the I/O thread gets the lock, used until the lock is
      * granted. */
     int64_t max_hold_ms;
-    /* When the lock was granted (el_now_us); 0: the client records no events. Used by any
-     * thread. */
+    /* When the lock was granted (el_now_us). Used by any thread. */
     _Atomic int64_t held_since_us;
   };
 
@@ -101,9 +100,7 @@ static void post_stop(el_lock *lk) {
 
 static void begin_hold(el_lock *lk, int64_t max_hold_ms) {
   int64_t now_us = el_now_us();
-  atomic_store_explicit(&lk->held_since_us,
-                        lk->shared->events.are_wanted ? now_us : 0,
-                        memory_order_relaxed);
+  atomic_store_explicit(&lk->held_since_us, now_us, memory_order_relaxed);
   atomic_store(&lk->max_hold_end_us,
                max_hold_ms > 0 ? now_us + max_hold_ms * 1000 : INT64_MAX);
 }
@@ -132,9 +129,8 @@ void el_lock_read_proof_error(const el_lock *lk, el_error *err) {
 }
 
 int64_t el_lock_held_us(const el_lock *lk) {
-  int64_t since_us =
-      atomic_load_explicit(&lk->held_since_us, memory_order_relaxed);
-  return since_us != 0 ? el_now_us() - since_us : 0;
+  return el_now_us() -
+         atomic_load_explicit(&lk->held_since_us, memory_order_relaxed);
 }
 
 static el_event end_event(const el_lock *lk, el_event_kind kind) {

@@ -101,8 +101,8 @@ el_loss el_lock_loss(const el_lock *lk);
  * @thread any */
 void el_lock_read_proof_error(const el_lock *lk, el_error *err);
 
-/* el_lock_held_us returns for how many microseconds the lock has been held. It returns 0 if the
- * client records no events (events.h). Call it only after the lock was granted. @thread any */
+/* el_lock_held_us returns for how many microseconds the lock has been held. Call it only after the
+ * lock was granted. @thread any */
 int64_t el_lock_held_us(const el_lock *lk);
 
 /* el_lock_set_max_hold has the hold end |max_hold_ms| from now, in place of any earlier limit.

@@ -156,7 +156,7 @@ static el_nret l_lock_left(lua_State *L) {
   return 1;
 }
 
-/* lock:held_for() returns the seconds since the grant; 0 unless connect had `wants_events`. */
+/* lock:held_for() returns the seconds since the grant. */
 static el_nret l_lock_held_for(lua_State *L) {
   lua_pushnumber(L, (lua_Number)el_lock_held_us(check_lock(L)) / 1e6);
   return 1;
