@@ -134,7 +134,8 @@
 ---@field held? boolean true: the entry holds the lock; false: the entry waits; nil: unknown. It is unknown only for a multi-lock that is first in this queue, if the queues of its other names cannot be read
 ---@field token etcdlock.token fencing token
 ---@field lease string lease ID in hex
----@field mode etcdlock.mode mode of the lock. A candidate of an election that uses etcdlock has the mode `multi`
+---@field mode etcdlock.mode mode of the lock; `leader` for each candidate of an election
+---@field permits? integer `n` of the semaphore, as this client uses it
 ---@field key string key in etcd
 ---@field host? string host name of the client's machine
 ---@field pid? integer process ID of the client

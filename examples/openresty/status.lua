@@ -1,20 +1,22 @@
 -- Serves the pages of status.conf: /metrics, the metrics of all workers, and /locks, the holders
--- and waiters of all locks in the cluster.
+-- and waiters of all locks whose names begin with the client's prefix.
 local etcdlock = require "etcdlock"
 
 local M = {}
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
 local NAME = '<tbody><tr><th scope="rowgroup" rowspan="%d">%s'
-local ROW = '%s<td class="%s">%s<td>%s<td>%s<td>%s<td class="time">%s<td>%s\n'
+local NUMBER = '<td class="number">'
+local ROW = '%s<td class="%s">%s<td>%s' .. NUMBER .. "%d<td>%s<td>%s" .. NUMBER .. "%s<td>%s\n"
 local PAGE = [[<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Locks</title>
 <meta http-equiv="refresh" content="2">
 <style>body { font: 15px sans-serif; margin: 2em; color: #222 }
 h1 { font-size: 1.4em; margin: 0 } p { color: #666 } table { border-collapse: collapse }
-th { text-align: left } tbody, thead { border-bottom: 1px solid #ccc } .time { text-align: right }
-td, th { padding: .4em 1em .4em 0; max-width: 24em; overflow-wrap: anywhere; vertical-align: top }
+th { text-align: left } tbody, thead { border-bottom: 1px solid #ccc }
+.number { text-align: right; white-space: nowrap }
+td, th { padding: .4em 1em .4em 0; max-width: 24em; overflow-wrap: break-word; vertical-align: top }
 .holds, .leads { color: #070; font-weight: bold } .waits { color: #a50 } .unknown { color: #888 }
-</style><h1>Locks</h1><p>%s<table><thead><tr><th>Name<th>State<th>Mode<th>Owner<th>Host, process
-<th>Age<th>Value%s</table></html>]]
+</style><h1>Locks</h1><p>%s<table><thead><tr><th>Name<th>State<th>Mode<th>Token<th>Owner
+<th>Host, process<th>Queued<th>Value%s</table></html>]]
 
 -- Stores the metrics of this worker for all workers. They expire 10 s after the last call.
 local function publish(is_premature)
@@ -25,7 +27,7 @@ end
 
 -- Call this in init_worker_by_lua. Then require("status").client is the client of the worker.
 function M.start(opts)
-  M.client = assert(etcdlock.connect(opts))
+  M.client, M.prefix = assert(etcdlock.connect(opts)), opts.prefix or ""
   assert(ngx.timer.every(1, publish))
 end
 
@@ -44,24 +46,28 @@ local function shown(text)
   return "<bdi>" .. tostring(text or ""):gsub('[&<>"]', ESCAPES) .. "</bdi>"
 end
 
--- Tells whether `entry` is a candidate of an election. A candidate has a value, but no host.
-local function is_candidate(entry)
-  return entry.value and not entry.host
-end
-
 local function state(entry)
   if entry.held == nil then return "unknown" end
-  return not entry.held and "waits" or is_candidate(entry) and "leads" or "holds"
+  return not entry.held and "waits" or entry.mode == "leader" and "leads" or "holds"
+end
+
+local function mode(entry)
+  return entry.mode == "leader" and "election"
+    or entry.permits and ("permit of %d"):format(entry.permits) or entry.mode
+end
+
+-- Returns `name`, in quotes if it could be taken for no name.
+local function name_of(queue)
+  return queue.name:find "^%s" and ("%q"):format(queue.name) or queue.name
 end
 
 local function add_rows(rows, queue, now)
   for i, entry in ipairs(queue.entries) do
     local is = state(entry)
-    local first = i == 1 and NAME:format(#queue.entries, shown(queue.name)) or "<tr>"
-    rows[#rows + 1] = ROW:format(first, is, is,
-      is_candidate(entry) and "election" or entry.mode, shown(entry.owner),
+    local first = i == 1 and NAME:format(#queue.entries, shown(name_of(queue))) or "<tr>"
+    rows[#rows + 1] = ROW:format(first, is, is, mode(entry), entry.token, shown(entry.owner),
       shown(entry.host and entry.host .. ", " .. entry.pid or "lease " .. entry.lease),
-      entry.since and ("%d s"):format(math.max(now - entry.since, 0)) or "", shown(entry.value))
+      entry.since and ("%d s ago"):format(math.max(now - entry.since, 0)) or "", shown(entry.value))
   end
 end
 
@@ -70,7 +76,8 @@ function M.locks()
   for _, queue in ipairs(queues or {}) do add_rows(rows, queue, ngx.time()) end
   ngx.header.content_type, ngx.status = "text/html", queues and 200 or 503
   ngx.header.content_security_policy = "default-src 'none'; style-src 'unsafe-inline'"
-  local summary = message or ("%d names, %d entries, %s"):format(#queues, #rows, ngx.localtime())
+  local summary = message or ("%d names below %q, %d entries, %s"):format(#queues, M.prefix, #rows,
+    ngx.localtime())
   ngx.say(PAGE:format(shown(summary), table.concat(rows)))
 end
 return M

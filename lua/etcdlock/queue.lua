@@ -166,6 +166,13 @@ local function get_full_names(fields, full_name)
   end
 end
 
+-- Returns true if the entry `kv` is probably a candidate of an election. Its value is then what the
+-- candidate publishes, and no label (`fields`, see label.read). Locks of other programs have no
+-- value.
+local function is_candidate(mode, fields, kv)
+  return not fields.host and (mode == "multi" or mode == "lock" and kv.value ~= "")
+end
+
 -- Returns the entries among `kvs`, the keys below `full_name`; both lists are sorted, the oldest
 -- first. An entry of a multi-lock has one more field: `full_names`, the list of its full names, if
 -- this is the queue of its first name; otherwise `first`, its first full name. The field `held` of
@@ -178,12 +185,15 @@ local function parse_entries(kvs, full_name)
       local fields = label.read(kv.value)
       if mode == "write" and is_downgraded(leases, full_name, kv) then
         mode = "read"
+      elseif is_candidate(mode, fields, kv) then
+        mode = "leader"
       end
       entries[#entries + 1] = {
         held = is_held(older, mode, permits),
         token = kv.create_revision,
         lease = kv.lease,
         mode = mode,
+        permits = mode == "permit" and permits or nil,
         key = kv.key,
         host = fields.host,
         pid = fields.pid,
@@ -401,8 +411,8 @@ end
 --   names cannot be read
 -- @tfield token token fencing token
 -- @tfield string lease lease ID in hex
--- @tfield mode mode mode of the lock. A candidate of an election that uses etcdlock has the mode
---   `multi`
+-- @tfield mode mode mode of the lock; `leader` for each candidate of an election
+-- @tfield[opt] count permits `n` of the semaphore, as this client uses it
 -- @tfield string key key in etcd
 -- @tfield[opt] string host host name of the client's machine
 -- @tfield[opt] count pid process ID of the client

@@ -56,8 +56,20 @@ describe("etcdlock ls", function()
     local lease = etcd:grant(60)
     etcd:put(prefix .. "theirs/" .. lease, "10.0.0.1:80", lease)
     local _, token = etcd:get(prefix .. "theirs/" .. lease)
-    assert.equal(("theirs lock holds %d - - - - 10.0.0.1:80"):format(token), rows_of((ls()))[2])
+    assert.equal(("theirs leader holds %d - - - - 10.0.0.1:80"):format(token), rows_of((ls()))[2])
     etcd:revoke(lease)
+  end)
+
+  -- Regression 175. An election had the mode "multi", the name " " looked like one more row of the
+  -- lock above it, and the n of a semaphore was not shown.
+  it("shows elections as such, the n of a semaphore, and quotes a blank name", function()
+    clients.keep(assert(client:election "e":campaign "me"))
+    clients.keep(assert(client:semaphore("s", 3):lock()))
+    for _, name in ipairs { " ", "a " } do clients.keep(assert(client:lock(name))) end
+    local rows = rows_of((ls()))
+    for i, start in ipairs { '" " lock ', '"a " lock ', "e leader ", "s permit/3 " } do
+      assert.equal(start, rows[i + 1]:sub(1, #start))
+    end
   end)
 
   it("prints the result of client:queues as one line of JSON with --json", function()

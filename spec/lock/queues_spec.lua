@@ -29,7 +29,7 @@ describe("queues", function()
     local waiting = clients.ask(other, "write", "b")
     etcd:await_keys(prefix .. "b/", 2)
     local found = assert(other:queues())
-    assert.same({ "a write+", "a/1 lock+", "b read+ write-", "c permit+", "leader multi+" },
+    assert.same({ "a write+", "a/1 lock+", "b read+ write-", "c permit+", "leader leader+" },
       shown(found))
     for _, queue in ipairs(found) do
       assert.same(other:queue(queue.name), queue.entries)

@@ -5,6 +5,8 @@
 local browser = require "spec.support.programs.browser"
 
 local HERE = "examples/openresty/"
+local FIND_STATUS = ("package.path = %q .. package.path")
+  :format(uv.cwd() .. "/" .. HERE .. "?.lua;")
 local own_port = port.free()
 local etcd, nginx
 client_options(function() return { endpoints = etcd:endpoint(), env = false, prefix = false } end)
@@ -29,7 +31,7 @@ setup(function()
   nginx = Nginx.start {
     workers = 2, http = text, init_worker = init_worker,
     main = ("env ETCDCTL_ENDPOINTS=%s;"):format(etcd:endpoint()),
-    init = ("package.path = %q .. package.path"):format(uv.cwd() .. "/" .. HERE .. "?.lua;"),
+    init = FIND_STATUS,
     locations = {
       ["/buy"] = [[
         local client = require("status").client
@@ -79,6 +81,9 @@ local function buy_from_both()
   return count
 end
 
+-- The pattern of a cell with a token.
+local TOKEN = '<td class="number">%d+</td>'
+
 local function keep(lock) clients.keep(assert(lock)) end
 
 -- Adds the holders and waiters that doc/locks.png shows.
@@ -103,22 +108,26 @@ local it_in_browser = browser.is_installed() and it or pending
 describe("the page /locks", function()
   it_in_browser("lists holders and waiters, and escapes HTML in all they contain", function()
     fill()
+    keep(connect():lock " ")
     keep(connect():lock("<script>document.title = 'owned'</script>",
       { owner = "<img src=x onerror=alert(1)>", value = '&lt;b> "quoted" \226\128\174sdrawkcab' }))
     local document = browser.document(url "/locks")
     local text = document:gsub("<bdi>", ""):gsub("</bdi>", "")
     for _, row in ipairs {
       '<th scope="rowgroup" rowspan="2">stock/1001</th><td class="holds">holds</td><td>lock</td>'
-        .. '<td>customer 17</td><td>[^<]+, %d+</td><td class="time">%d+ s</td><td>order 4711',
-      '<tr><td class="waits">waits</td><td>lock</td><td>stocktaking</td>',
+        .. TOKEN .. '<td>customer 17</td><td>[^<]+, %d+</td><td class="number">%d+ s ago</td>'
+        .. "<td>order 4711",
+      '<tr><td class="waits">waits</td><td>lock</td>' .. TOKEN .. "<td>stocktaking</td>",
       '<th scope="rowgroup" rowspan="3">config</th><td class="holds">holds</td><td>read</td>'
-        .. "<td>web 1</td>",
-      '<tr><td class="holds">holds</td><td>read</td><td>web 2</td>',
-      '<tr><td class="waits">waits</td><td>write</td><td>deployment</td>',
-      '>account/ben</th><td class="holds">holds</td><td>multi</td><td>transfer</td>',
-      '>exports</th><td class="holds">holds</td><td>permit</td><td>nightly export</td>',
-      '>scheduler</th><td class="leads">leads</td><td>election</td><td></td><td>lease %x+</td>'
-        .. '<td class="time"></td><td>10.0.0.1:80',
+        .. TOKEN .. "<td>web 1</td>",
+      '<tr><td class="holds">holds</td><td>read</td>' .. TOKEN .. "<td>web 2</td>",
+      '<tr><td class="waits">waits</td><td>write</td>' .. TOKEN .. "<td>deployment</td>",
+      '>account/ben</th><td class="holds">holds</td><td>multi</td>' .. TOKEN .. "<td>transfer</td>",
+      '>exports</th><td class="holds">holds</td><td>permit of 3</td>' .. TOKEN
+        .. "<td>nightly export</td>",
+      '>scheduler</th><td class="leads">leads</td><td>election</td>' .. TOKEN .. "<td></td>"
+        .. '<td>lease %x+</td><td class="number"></td><td>10.0.0.1:80',
+      '>" "</th><td class="holds">',
       ">&lt;script&gt;document.title = 'owned'&lt;/script&gt;</th>.-"
         .. "<td>&lt;img src=x onerror=alert%(1%)&gt;</td>",
     } do
@@ -127,7 +136,7 @@ describe("the page /locks", function()
     assert.matches("<bdi>&amp;lt;b&gt; \"quoted\" \226\128\174sdrawkcab</bdi>", document, 1, true)
     assert.matches("<title>Locks</title>", document, 1, true)
     assert.is_nil(document:find "<script" or document:find "<img" or document:find "<b>")
-    assert.matches("<p>7 names, 11 entries, %d+%-%d+%-%d+ %d+:%d+:%d+%s*</p>", text)
+    assert.matches('<p>8 names below "", 12 entries, %d+%-%d+%-%d+ %d+:%d+:%d+%s*</p>', text)
   end)
 
   it_in_browser("is rendered by a browser, with more content if there are locks", function()
@@ -153,6 +162,22 @@ describe("the page /locks", function()
     wait.eventually(function() return looks() >= before + 3 end, 15, "three looks")
     screen:kill()
     screen:wait()
+  end)
+
+  -- Regression 174. The page with a prefix did not name it, and doc/observability.md said that the
+  -- page showed all locks of the cluster.
+  it("names the prefix, below which it shows locks", function()
+    keep(connect():lock "elsewhere")
+    keep(connect():lock "stock/1")
+    local stock = Nginx.start {
+      http = "lua_shared_dict etcdlock 1m;", init = FIND_STATUS,
+      init_worker = ('require("status").start { endpoints = %q, prefix = "stock/" }')
+        :format(etcd:endpoint()),
+      locations = { ["/locks"] = 'require("status").locks()' },
+    }
+    local body = stock:get("/locks").body
+    stock:stop()
+    assert.matches("<p><bdi>1 names below &quot;stock/&quot;, 1 entries, ", body, 1, true)
   end)
 
   it("forbids scripts by its content security policy", function()

@@ -49,10 +49,16 @@ local function state_of(entry)
   return entry.held and "holds" or "waits"
 end
 
+-- Returns the text of the column NAME. A name with a blank at its begin or end is in quotes, since
+-- the column is empty in the rows below the first one of a queue.
+local function format_name(name)
+  return (name:find "^%s" or name:find "%s$") and quote(name) or name
+end
+
 local function row_of(name, entry, now)
   return {
     name,
-    entry.mode,
+    entry.permits and ("permit/%d"):format(entry.permits) or entry.mode,
     state_of(entry),
     ("%.0f"):format(entry.token),
     entry.host or NOTHING,
@@ -70,7 +76,7 @@ local function format_lines(queues, prefix, screen)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do
     for i, entry in ipairs(queue.entries) do
-      rows[#rows + 1] = row_of(i == 1 and queue.name or "", entry, now)
+      rows[#rows + 1] = row_of(i == 1 and format_name(queue.name) or "", entry, now)
     end
   end
   if not rows[1] then
