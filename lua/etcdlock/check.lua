@@ -263,9 +263,7 @@ end
 --- Returns the options and the function of a call. The caller of that call has passed `opts` and
 -- `fn`, or only a function, which is then `opts`. Raises unless the function is callable.
 function M.options_and_function(where, opts, fn)
-  if fn == nil and type(opts) == "function" then
-    return nil, opts
-  elseif fn == nil then
+  if fn == nil and (type(opts) ~= "table" or is_callable(opts)) then
     opts, fn = nil, opts
   elseif is_callable(opts) and not is_callable(fn) then
     M.raise(string.format("%s: the function is the last argument; give the options before it",

@@ -143,6 +143,7 @@ M.OPTIONS = {
     aliases = { "ttl_seconds", "ttl_s", "exptime", "expire", "expires", "lease", "lease_ttl" },
   },
   lock_delay = {
+    aliases = { "delay" },
     type = "number", default = 0, is_valid = check.within(0, M.LOCK_DELAY_MAX),
     wanted = "0 to " .. M.LOCK_DELAY_MAX .. " seconds",
   },

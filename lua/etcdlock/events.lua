@@ -387,7 +387,7 @@ end
 function Events:report_acquired(lock)
   local wait = core.now() - lock._started_at
   if self._metrics then
-    self._metrics:observe_wait(lock, get_first_name(lock), wait)
+    self._metrics:observe_wait(lock, wait)
   end
   if may_log(self, "acquired") then
     call_log(self, {
@@ -400,7 +400,7 @@ end
 --- Reports that `lock` was not acquired, because of `message` and `code`.
 function Events:report_not_acquired(lock, message, code)
   if self._metrics then
-    self._metrics:count_failure(lock, get_first_name(lock), code)
+    self._metrics:count_failure(lock, code)
   end
   if may_log(self, "not_acquired") then
     call_log(self, {

@@ -6,6 +6,7 @@
 -- `wanted` is a lock that a call asks for. `loop` is the event loop in which the call waits; nil:
 -- it blocks.
 local coroutines = require "etcdlock.coroutines"
+local loops = require "etcdlock.wait.loop"
 local lower = require("etcdlock.text").lower
 local quote = require("etcdlock.text").quote
 local runtime = require "etcdlock.wait.runtime"
@@ -474,9 +475,10 @@ function HeldLocks:find_refusal(wanted, loop)
     holder = find_deadlock(self, wanted, loop)
   end
   if holder then
-    local text = "%s %s is held by %s, which cannot release it while this call waits"
+    local text = "%s %s is held by %s, which cannot release it while this call waits%s"
     local noun = wanted._mode == "permit" and "semaphore" or "lock"
-    return text:format(noun, quote(wanted._name), holder), "deadlock"
+    local hint = loops.hint(wanted._client._wakeups.chosen)
+    return text:format(noun, quote(wanted._name), holder, hint), "deadlock"
   end
 end
 

@@ -122,6 +122,7 @@ M._default_client = M._connect_on_first_use()
 -- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 function M.with_lock(name, opts, fn)
   refuse_colon(name, "etcdlock.with_lock", "etcdlock.with_lock(…)")
+  check.string("etcdlock.with_lock", "name", name)
   local client, message, code = M._default_client()
   if not client then
     return nil, message, code
@@ -189,5 +190,13 @@ M.traceback = coroutines.get_traceback
 -- @field cluster_changed another cluster answers, or the same cluster was wiped or restored from a
 --   backup
 -- @field max_hold the time of `max_hold`, or of `lock:expire`, is over
+
+-- Raises for a call of the client that was made at the module, such as etcdlock.lock(name).
+setmetatable(M, { __index = function(_, name)
+  if type(name) == "string" and not name:find "^_" and Client[name] then
+    check.raise(string.format("etcdlock.%s: it is a call of a client: local client ="
+      .. " assert(etcdlock.connect()); client:%s(…)", name, name))
+  end
+end })
 
 return M

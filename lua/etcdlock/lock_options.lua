@@ -60,6 +60,7 @@ M.OPTIONS = {
 local ELSEWHERE = {
   ttl = "etcdlock.connect, because all locks of a client share a lease, which the client renews",
   on_lost = "lock:on_lost; write lock:on_lost(fn)",
+  delay = "etcdlock.connect, which calls it lock_delay",
   permits = "client:semaphore; call client:semaphore(name, n):lock()",
   shared = "etcdlock run; call client:read_lock(name)",
 }

@@ -131,14 +131,14 @@ local function series_of(self, name, mode)
 end
 
 -- Returns the figures of `lock`, for which a call waits no longer.
-local function end_wait(self, lock, name)
+local function end_wait(self, lock)
   self._started[lock] = nil
-  return series_of(self, name, lock._mode)
+  return series_of(self, lock:names()[1], lock._mode)
 end
 
---- Records that `lock` was acquired after a wait of `seconds`. `name`: its first name.
-function Metrics:observe_wait(lock, name, seconds)
-  observe(end_wait(self, lock, name).wait, seconds)
+--- Records that `lock` was acquired after a wait of `seconds`.
+function Metrics:observe_wait(lock, seconds)
+  observe(end_wait(self, lock).wait, seconds)
 end
 
 --- Records that a hold ended after `seconds`.
@@ -147,8 +147,8 @@ function Metrics:observe_hold(name, mode, seconds)
 end
 
 --- Counts a call that failed to acquire a lock, by the `code` that it returned.
-function Metrics:count_failure(lock, name, code)
-  local failures = end_wait(self, lock, name).failures
+function Metrics:count_failure(lock, code)
+  local failures = end_wait(self, lock).failures
   failures[code] = (failures[code] or 0) + 1
 end
 

@@ -49,7 +49,8 @@ function Snapshot:read(txn)
   end
   local message, code, failure = held, results, txn:read_failure()
   self._message = message
-  self._is_over = failure == "compacted" or code == "unavailable" and core.now() >= self._deadline
+  self._is_over = self.revision and failure == "compacted"
+    or code == "unavailable" and core.now() >= self._deadline
   return nil, message, code, failure
 end
 

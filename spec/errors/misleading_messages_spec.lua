@@ -76,3 +76,79 @@ describe("tostring of a client", function()
     assert.equal("unavailable", state(client))
   end)
 end)
+
+-- Regression 176. These messages did not name the mistake: a call without its function reported a
+-- wrong fn, one without its name a missing function, and a former option was unknown.
+describe("the message names the mistake of", function()
+  it("a with_lock without its function, or without its name", function()
+    local client = connect()
+    assert_raises("client:with_lock: fn = nil, wanted a function",
+      function() client:with_lock("a", { timeout = 1 }, nil) end)
+    for _, call in ipairs {
+      function() client:with_lock(function() end) end,
+      function() etcdlock.with_lock(function() end) end,
+    } do
+      local ok, message = pcall(call)
+      assert.is_false(ok)
+      assert.matches("with_lock: name = function: 0x%x+, wanted a string$", message)
+    end
+  end)
+
+  it("a call of the client at the module, which has other fields", function()
+    assert_raises("etcdlock.lock: it is a call of a client: local client ="
+      .. " assert(etcdlock.connect()); client:lock(…)", function() etcdlock.lock "a" end)
+    assert.is_nil(etcdlock.Lock)
+  end)
+
+  it("the former option delay", function()
+    assert_raises('option "delay" belongs to etcdlock.connect, which calls it lock_delay',
+      function() connect():lock("a", { delay = 1 }) end)
+    assert_raises('unknown option "delay"; did you mean lock_delay?',
+      function() etcdlock.connect { delay = 1 } end)
+  end)
+
+  it("a program that blocks in an old copas without the option loop", function()
+    local client, before = connect(), package.loaded.copas
+    finally(function() package.loaded.copas = before end)
+    clients.keep(assert(client:lock "a"))
+    package.loaded.copas = nil
+    local function ask() return client:lock("a", { owner = "x" }) end
+    assert.is_nil(assert_fails("deadlock", ask()):find "copas")
+    package.loaded.copas = { addthread = function() end } -- as copas 2 and 3, without `running`
+    assert.matches('which cannot release it while this call waits; with copas before version 4,'
+      .. ' connect with loop = "copas"', assert_fails("deadlock", ask()), 1, true)
+  end)
+end)
+
+-- Regression 177. A timeout named the holder only after a wait of 10 s.
+it("a timeout of 1 s names the holder, also if it joins other waiters of its client", function()
+  local holder, client = connect(), connect()
+  clients.keep(assert(holder:lock("a", { value = "report" })))
+  local first = assert(client:lock_async("a", { owner = 1 }))
+  wait.eventually(function() return client:stats().looks > 0 end, 5, "a read of the queue")
+  for _, timeout in ipairs { 1, 0.1 } do
+    local pending = assert(client:lock_async("a", { owner = 2, timeout = timeout }))
+    local lock, message
+    wait.eventually(function()
+      lock, message = pending:step()
+      return lock ~= false
+    end, 5, "the timeout")
+    assert.matches(("^lock \"a\" was not free within %g s; holder[%%d s ago]*: this process, pid %d "
+      .. '.*, value "report"$'):format(timeout, core.pid()), message)
+  end
+  first:cancel()
+end)
+
+-- Regression 178. A timeout named the lock with the client's prefix, and a loss without it.
+it("messages name a lock without the prefix", function()
+  local holder, client = connect(), connect()
+  local lock = assert(holder:multi_lock { "a", "b" })
+  for _, name in ipairs { "a", "b" } do
+    assert.equal(('lock "%s" is taken'):format(name),
+      assert_fails("locked", client:try_lock(name)))
+  end
+  assert.equal('lock "b a" is taken', assert_fails("locked", client:try_multi_lock { "b", "a" }))
+  assert.is_true(client:break_lock("a", lock:token()))
+  lock:wait_lost(5)
+  assert.matches('^lock "a b" was lost: ', assert_fails("lost", lock:unlock()))
+end)

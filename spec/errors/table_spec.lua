@@ -169,11 +169,11 @@ describe("lock ends as the error table says after", function()
     local before = suite.etcd():revision()
     if row.retriable then
       local count, code = assert_refused(row, TIMEOUT, TIMEOUT, TIMEOUT + SOON,
-        ('lock "%sb" was not acquired within %g s: '):format(prefix, TIMEOUT))
+        ('lock "b" was not acquired within %g s: '):format(TIMEOUT))
       assert.equal("unavailable", code)
       assert.is_true(count >= 3, count)
     else
-      local _, code = assert_refused(row, LONG, 0, SOON, ('lock "%sb": '):format(prefix))
+      local _, code = assert_refused(row, LONG, 0, SOON, 'lock "b": ')
       assert.equal(row[3], code)
     end
     if not row.definite then
@@ -232,7 +232,7 @@ describe("try_lock is retried or fails as the error table says after", function(
       assert.is_truthy(lock, message)
       assert.is_true(lock:unlock())
     else
-      stage:assert_told(row, ('lock "%sb": '):format(prefix), lock, message, code)
+      stage:assert_told(row, 'lock "b": ', lock, message, code)
     end
     stage:assert_free "b"
   end, function(row) return not row.lease_gone end)

@@ -19,7 +19,7 @@ for _, name in ipairs(NAMES) do
   it("a message of the core shows the name " .. name[2], function()
     etcd:put_entry(prefix .. name[1] .. "/77")
     local _, message = connect():lock(name[1], { timeout = 0.05 })
-    assert.matches('lock "' .. prefix .. name[2] .. '" was not ', message, 1, true)
+    assert.matches('lock "' .. name[2] .. '" was not ', message, 1, true)
     etcd:revoke_all()
   end)
 end

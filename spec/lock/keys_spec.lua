@@ -146,10 +146,15 @@ describe("name_of_key", function()
     end
   end)
 
-  it("returns nil for keys of reserved names, marker keys and text that is no lock key", function()
+  it("returns the name of the marker of a downgraded writer, which is no entry", function()
+    assert.equal("a", core.name_of_key "a/write/read/1f")
+    assert.is_nil(core.parse_key("a", "a/write/read/1f", "1f"))
+  end)
+
+  it("returns nil for keys of reserved names, other markers and text that is no lock key", function()
     for _, key in ipairs {
       "", "a", "1f", "/1f", "a/", "a/g", "/read/1f", "a/read/read/1f", "a/permit/1f",
-      "a/write/read/1f", "a/write/order/1f",
+      "a/write/order/1f",
       "a/read/order/1f-2", "a/write/order/1f-2", -- marker keys of earlier versions
     } do
       assert_name(nil, key)

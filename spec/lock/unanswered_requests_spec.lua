@@ -242,7 +242,7 @@ describe("a try", function()
     return lock, message, code
   end
 
-  local NO_ANSWER = 'lock "' .. prefix .. 'a" was not acquired within 2 s: no answer from etcd '
+  local NO_ANSWER = 'lock "a" was not acquired within 2 s: no answer from etcd '
 
   for _, mode in ipairs { "lock", "read_lock", "write_lock" } do
     it('of ' .. mode .. ' is "unavailable" without an answer', function()

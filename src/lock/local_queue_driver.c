@@ -48,6 +48,10 @@ struct client_entry {
   linger *linger; /* NULL: the key must not linger */
 };
 
+/* Largest value of a holder's key that is kept, in bytes. A longer value is ignored, because each
+ * waiter keeps a copy. */
+enum { LABEL_MAX = 8 * 1024 };
+
 struct el_queue_driver {
   el_local_queue local;
   el_local_queues *queues;
@@ -60,6 +64,9 @@ struct el_queue_driver {
   bool is_deferred : 1;
   /* etcd may still apply a request of an entry that was freed */
   bool has_unknown_outcome : 1;
+  /* what a read has returned last, for waiters that join later; NULL: nothing since the last
+   * grant */
+  el_holder *holder;
   TAILQ_ENTRY(el_queue_driver) changed_link;
   UT_hash_handle hh;
   char key[]; /* the hash key, see write_hash_key */
@@ -274,6 +281,7 @@ static void free_queue(queue_driver *queue) {
   }
   queue->queues->session->users--;
   HASH_DEL(queue->queues->by_key, queue);
+  free(queue->holder);
   free(queue);
 }
 
@@ -467,12 +475,26 @@ static void note_waited(client_entry *at) {
   }
 }
 
+static void forget_holder(queue_driver *queue) {
+  free(queue->holder);
+  queue->holder = NULL;
+}
+
 static void reported(el_entry_driver *driver, const el_entry_action *action) {
   client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
   el_local_event event = {
       .kind = EL_LOCAL_ON_ENTRY_REPORT, .entry = &at->local, .report = action};
-  if (action->kind == EL_ENTRY_REPORT_GRANTED) note_waited(at);
+  if (action->kind == EL_ENTRY_REPORT_GRANTED) {
+    note_waited(at);
+    forget_holder(at->queue);
+  }
   step(at->queue, &event);
+}
+
+static void tell_holder(el_waiter *waiter, const queue_driver *queue) {
+  if (queue->holder != NULL) {
+    waiter->events->saw_holder(waiter, queue->holder);
+  }
 }
 
 /* Passes |label| to the waiters of the entry and to the waiters of its queue that have no entry
@@ -481,10 +503,16 @@ static void saw_holder(el_entry_driver *driver, el_bytes label) {
   client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
   const struct el_acquisition_list *lists[] = {&at->local.acquisitions,
                                                &at->queue->local.waiting};
+  forget_holder(at->queue);
+  if (label.len > LABEL_MAX) return;
+  at->queue->holder = el_alloc(sizeof *at->queue->holder + label.len);
+  at->queue->holder->seen_ms = el_now_ms();
+  at->queue->holder->len = label.len;
+  memcpy(at->queue->holder->label, label.data, label.len);
   for (size_t i = 0; i < 2; i++) {
     el_acquisition *local;
     TAILQ_FOREACH(local, lists[i], link) {
-      waiter_of(local)->events->saw_holder(waiter_of(local), label);
+      tell_holder(waiter_of(local), at->queue);
     }
   }
 }
@@ -999,6 +1027,7 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
   waiter->queue = queue_for(queues, waiter);
   visit_conflicting(queues, waiter, contend);
   mark_changed(waiter->queue);
+  tell_holder(waiter, waiter->queue);
   /* this comes before the step, because the step may end the wait */
   set_wait_deadline(waiter);
   step(waiter->queue, &join);

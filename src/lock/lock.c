@@ -11,10 +11,6 @@
 #include "base/container_of.h"
 #include "lock/local_queue_driver.h"
 
-/* Largest value of a holder's key that is kept, in bytes. A longer value is ignored, because each
- * waiter keeps a copy. */
-enum { LABEL_MAX = 8 * 1024 };
-
 struct el_lock {
   atomic_int refs;
   atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; used by any thread */
@@ -272,16 +268,11 @@ static int64_t mod_rev(const el_waiter *waiter) {
              : el_write_order_handoff_rev(&lk->writes.order);
 }
 
-static void on_saw_holder(el_waiter *waiter, el_bytes label) {
+static void on_saw_holder(el_waiter *waiter, const el_holder *holder) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
-  el_holder *holder;
-  if (label.len > LABEL_MAX) return;
+  size_t size = sizeof *holder + holder->len;
   free(el_lock_take_holder(lk));
-  holder = el_alloc(sizeof *holder + label.len);
-  holder->seen_ms = el_now_ms();
-  holder->len = label.len;
-  memcpy(holder->label, label.data, label.len);
-  atomic_store(&lk->holder, holder);
+  atomic_store(&lk->holder, memcpy(el_alloc(size), holder, size));
 }
 
 static const el_waiter_events waiter_events = {
@@ -339,6 +330,7 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   lk->is_in_with = options->is_in_with;
   TAILQ_INIT(&lk->writes.waiting);
   lk->waiter.events = &waiter_events;
+  lk->waiter.prefix_len = shared->prefix_len;
   lk->waiter.mode = (uint8_t)options->mode;
   lk->waiter.permits = options->permits;
   lk->waiter.local.linger_ms = (int32_t)options->linger_ms;

@@ -28,13 +28,6 @@
 /* el_lock is one acquisition of a lock. Any thread that has a reference may use it. */
 typedef struct el_lock el_lock;
 
-/* el_holder is what a read during a wait has returned about the holder of the lock. */
-typedef struct el_holder {
-  int64_t seen_ms; /* when the answer came (el_now_ms) */
-  size_t len;
-  char label[]; /* the value of the holder's key, |len| bytes */
-} el_holder;
-
 /* el_lock_options are the options of one acquisition. They are borrowed for the call. */
 typedef struct el_lock_options {
   /* Full name, with the client's prefix; EL_MODE_MULTI: the names, separated by NUL. Each has 1 to

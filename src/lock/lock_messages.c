@@ -14,16 +14,17 @@ typedef struct subject {
 
 static subject subject_of(const el_waiter *waiter) {
   bool is_permit = waiter->mode == EL_MODE_PERMIT;
-  el_bytes name = waiter->name;
+  size_t skip = waiter->prefix_len;
   subject of;
   int len = snprintf(of.text, sizeof of.text, "%s \"",
                      is_permit ? "semaphore" : "lock");
-  if (name.len > SHOWN_MAX) name.len = SHOWN_MAX;
-  for (size_t i = 0; i < name.len; i++) {
-    char c = name.data[i];
+  for (size_t i = skip, shown = 0; i < waiter->name.len && shown < SHOWN_MAX;
+       i++, shown++) {
+    char c = waiter->name.data[i];
     if (c == '"' || c == '\\') of.text[len++] = '\\';
     /* NUL separates the names of a multi-lock */
     of.text[len++] = (char)(c != '\0' ? c : ' ');
+    if (c == '\0') i += skip;
   }
   strcpy(of.text + len, "\"");
   return of;

@@ -54,6 +54,13 @@ void el_counters_add(el_counters *counters, size_t offset, int64_t n);
 /* el_counters_read copies all counters into |stats|. @thread any */
 void el_counters_read(const el_counters *counters, el_stats *stats);
 
+/* el_holder is what a read during a wait has returned about the holder of the lock. */
+typedef struct el_holder {
+  int64_t seen_ms; /* when the answer came (el_now_ms) */
+  size_t len;
+  char label[]; /* the value of the holder's key, |len| bytes */
+} el_holder;
+
 /* EL_COUNT adds |n| to the counter |field| of el_stats. */
 #define EL_COUNT(counters, field, n) \
   el_counters_add(counters, offsetof(el_stats, field), n)
@@ -116,6 +123,8 @@ typedef struct el_shared {
   el_timers *timers;
   /* the option: calls fail at once while etcd is unreachable */
   bool fail_fast;
+  /* bytes of the option prefix, which names in messages omit; set before the I/O thread starts */
+  uint16_t prefix_len;
   /* the error of calls after close; code EL_OK: the client is open */
   el_error closed;
   /* guarded transactions that wait for their turn or their next attempt */

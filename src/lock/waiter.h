@@ -41,8 +41,8 @@ typedef struct el_waiter_events {
   /* Returns the mod_rev with which the write order of the next hold begins if the key is handed off
    * (write_order.h). -1: the key must not be handed off. */
   int64_t (*mod_rev)(const el_waiter *waiter);
-  /* A read has returned |label|, the value of the key that holds the lock. */
-  void (*saw_holder)(el_waiter *waiter, el_bytes label);
+  /* A read has returned |holder|. */
+  void (*saw_holder)(el_waiter *waiter, const el_holder *holder);
 } el_waiter_events;
 
 /* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set
@@ -59,6 +59,8 @@ struct el_waiter {
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   uint8_t mode;        /* el_mode */
   uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
+  /* bytes of the client's prefix in each name, which messages omit */
+  uint16_t prefix_len;
 
   /* Used by the local queue only. */
   struct el_queue_driver *queue; /* NULL until the waiter joins one */

@@ -11,6 +11,10 @@
  * saves the cost of a watch. */
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
+/* Milliseconds of a wait after which the entry reads who holds the lock, for messages. Most waits
+ * are shorter, and cost no such read. */
+enum { FIRST_READ_MS = 250 };
+
 const struct el_loss_names el_losses[] = {
     [EL_LOSS_EXPIRED] = {"expired", "the lease was not proven alive in time"},
     [EL_LOSS_REVOKED] = {"revoked", "the lease ended in etcd"},
@@ -74,8 +78,8 @@ static void send_read(el_entry *entry, el_entry_actions *out,
   action->is_audit = entry->state == EL_ENTRY_AUDITING;
 }
 
-/* Sends the read of an entry that has waited for |reread_ms| without an event. The answer also
- * contains the value of the holder's key. */
+/* Sends the read of an entry that has waited for FIRST_READ_MS, or again for |reread_ms|, without an
+ * event. The answer also contains the value of the holder's key. */
 static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   el_entry_action *action = send(entry, out, EL_REQUEST_READ);
   action->reads_holder = true;
@@ -212,7 +216,7 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_event *event,
   watch(entry, out, event->predecessor,
         entry->mode == EL_MODE_PERMIT ? event->walk.rev
                                       : event->rev - event->is_batched);
-  entry->wake_at = now_ms + entry->reread_ms;
+  entry->wake_at = now_ms + FIRST_READ_MS;
 }
 
 /* Reports |event|, the answer to a request in which a quorum has seen our key, as a proof. */

@@ -63,6 +63,14 @@ function M.current(chosen)
     .. " stack, such as table.sort or, in Lua 5.1, pcall", "context"
 end
 
+--- Returns the end of a message about a wait that blocks the program. It names the option `loop` if
+-- the program uses a copas that cannot tell whether its loop runs.
+function M.hint(chosen)
+  local copas = package.loaded.copas
+  return copas and copas.running == nil and not chosen
+    and '; with copas before version 4, connect with loop = "copas"' or ""
+end
+
 -- ---- waits in a loop ----
 
 --- A Waiter represents a coroutine that waits. It has no reference to the wait or to the wait's
