@@ -386,8 +386,8 @@ function M.with(where, lock, opts, fn)
   if lock._mode == "leader" then -- before `fn`, because a caller may leave out the value
     check.string(where, "value", lock._leader_value)
   end
-  if opts == nil and fn == nil and target.name then
-    check.string(where, "name", target.name) -- the caller has left out the name, not the function
+  if opts == nil and fn == nil and lock._mode ~= "multi" then
+    check.string(where, "name", lock._name) -- the caller has left out the name, not the function
   end
   opts, fn = check.options_and_function(where, opts, fn)
   lock._is_in_with = true

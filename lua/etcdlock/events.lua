@@ -339,11 +339,6 @@ end
 
 -- ---- events that calls of the library report ----
 
--- Returns the name of `lock`; of a multi-lock, the first name.
-local function get_first_name(lock)
-  return lock._names and lock._names[1] or lock._name
-end
-
 --- Reports that this process has `count` live clients.
 function Events:report_many_clients(count)
   local event = { event = "many_clients", count = count }
@@ -414,7 +409,7 @@ end
 --- Reports that the owner has released `lock`, after it was held for `hold` seconds.
 function Events:report_released(lock, hold)
   if self._metrics then
-    self._metrics:observe_hold(get_first_name(lock), lock._mode, hold)
+    self._metrics:observe_hold(lock:names()[1], lock._mode, hold)
   end
   if may_log(self, "released") then
     call_log(self, {

@@ -175,7 +175,8 @@ function Metrics:measure_ages(held_locks)
     note_age(self, "hold_age", lock, lock._core:held_for())
   end)
   for lock in pairs(self._started) do
-    if lock._core:wait(0) == nil then -- neither granted nor given up, as by an aborted nginx request
+    -- neither granted nor given up, as by an aborted nginx request
+    if lock._core:wait(0) == nil then
       note_age(self, "wait_age", lock, core.now() - lock._started_at)
     end
   end

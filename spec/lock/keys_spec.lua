@@ -151,7 +151,7 @@ describe("name_of_key", function()
     assert.is_nil(core.parse_key("a", "a/write/read/1f", "1f"))
   end)
 
-  it("returns nil for keys of reserved names, other markers and text that is no lock key", function()
+  it("returns nil for keys of reserved names, other markers and other text", function()
     for _, key in ipairs {
       "", "a", "1f", "/1f", "a/", "a/g", "/read/1f", "a/read/read/1f", "a/permit/1f",
       "a/write/order/1f",
