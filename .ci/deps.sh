@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages of Debian 12 or 13 that a purpose needs, if they are missing.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
@@ -13,6 +13,7 @@
 #   go, java, python, node  run the clients of that language in `make bench`
 #   wrk               run the nginx row of `make bench`
 #   gnuplot           draw the charts of `make bench`
+#   valgrind          run `make cost`
 set -eu
 
 LOG=build/apt.log
@@ -95,7 +96,8 @@ case $1 in
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
   gnuplot) wanted=gnuplot-nox ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot LUA_VERSION" >&2; exit 2 ;;
+  valgrind) wanted=valgrind ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -12,6 +12,7 @@
 #   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13; forky: the next
 #   ROWS="free ..."         the rows, or groups of rows, that `make bench` runs; all if unset
 #   ENTRANTS="go ..."       the entrants that `make bench` runs; all if unset
+#   CHECK=check|keep        `make cost` compares its figures with bench/cost.txt, or writes it
 #   SECONDS=60              seconds for which `make stress`, `make hostile` and each fuzz target run
 #   SEED=1                  seed of the random numbers of `make stress`, `make hostile` and
 #                           `make mutants`
@@ -65,7 +66,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report \
+  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick cost bench-report \
   stress upgrade hostile run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -165,6 +166,12 @@ bench-quick: deps ## a minute of `make bench`, to see that it works
 	@sh bench/prepare.sh gnuplot go
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) $(QUICK) $(LUA) bench/run.lua
+
+cost: deps ## count the instructions of a lock + unlock: CHECK=check or keep, see bench/README.md
+	@sh bench/prepare.sh valgrind
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory LUA_VERSION=jit all
+	@$(RUN_ENV) $(LUA) bench/cost.lua $(CHECK)
 
 bench-report: ## put the results of the last run of all rows into the documents
 	@$(RUN_ENV) $(LUA) bench/publish.lua

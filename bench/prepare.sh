@@ -4,7 +4,8 @@
 #
 #   prepare.sh PEER...
 #
-# PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), wrk (load for nginx), gnuplot (charts)
+# PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), wrk (load for nginx), gnuplot (charts),
+# valgrind (`make cost`)
 set -u
 
 OUT=build/bench
@@ -23,6 +24,10 @@ prepare_wrk() {
 
 prepare_gnuplot() {
   deps gnuplot
+}
+
+prepare_valgrind() {
+  deps valgrind
 }
 
 prepare_go() {
