@@ -23,8 +23,6 @@ enum {
    * BACKOFF_MAX_MS. */
   BACKOFF_FIRST_MS = 20,
   BACKOFF_MAX_MS = 160,
-  /* gRPC may end a call this many milliseconds before its deadline. */
-  ROUNDING_MS = 10,
   /* Longest wait of a batch for an answer, in milliseconds. If nothing or a single request is in
    * flight, the next batch leaves at once. Otherwise it waits for an answer, but no longer than
    * this, because a member that hangs must not delay requests that another member could answer.
@@ -454,7 +452,7 @@ static void note_unreachable(el_request_queue *queue, const el_error *err) {
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
-  bool took_all = el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS - ROUNDING_MS;
+  bool took_all = el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS;
   return answer->err.is_unanswered &&
          (request->has_short_timeout ||
           (took_all && answer->sent_ms < queue->reached_ms));

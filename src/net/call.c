@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/container_of.h"
 #include "net/net_int.h"
 
@@ -51,6 +52,7 @@ void el_metadata_set_op(grpc_op *op, el_metadata *md) {
 typedef struct call {
   el_tag tag;        /* first: the tag of the batch */
   el_live_call live; /* in the loop's list of calls */
+  el_timer deadline; /* cancels the call */
   el_channel *ch;
   size_t member;
   bool is_pinned; /* the request names |member| */
@@ -75,6 +77,14 @@ static void cancel_for_stop(el_live_call *live) {
   grpc_call_cancel(it->grpc, NULL);
 }
 
+/* The deadline is not passed to gRPC, because each deadline would cost a timer of gRPC, which is
+ * slower. etcd learns it from the cancellation. */
+static void cancel_for_deadline(el_timer *timer) {
+  call *it = EL_CONTAINER_OF(timer, call, deadline);
+  grpc_call_cancel_with_status(it->grpc, GRPC_STATUS_DEADLINE_EXCEEDED,
+                               "Deadline Exceeded", NULL);
+}
+
 static void cancel_for_health(el_health_call *health_call) {
   call *it = EL_CONTAINER_OF(health_call, call, health_call);
   grpc_call_cancel_with_status(it->grpc, GRPC_STATUS_DEADLINE_EXCEEDED,
@@ -82,6 +92,7 @@ static void cancel_for_health(el_health_call *health_call) {
 }
 
 static void free_call(call *it) {
+  el_timers_stop(el_loop_timers(el_channel_loop(it->ch)), &it->deadline);
   el_loop_remove_call(el_channel_loop(it->ch), &it->live);
   if (it->received != NULL) {
     grpc_byte_buffer_destroy(it->received);
@@ -202,8 +213,10 @@ void el_call_start(el_channel *ch, const el_call_request *request,
   el_metadata_init(&it->metadata, !it->is_pinned, el_channel_token(ch));
   grpc_metadata_array_init(&it->initial);
   grpc_metadata_array_init(&it->trailing);
-  it->grpc = el_channel_new_call(ch, it->member, request->method,
-                                 el_deadline_in(request->timeout_ms));
+  it->grpc = el_channel_new_call(ch, it->member, request->method);
+  it->deadline.on_due = cancel_for_deadline;
+  el_timers_set(el_loop_timers(el_channel_loop(ch)), &it->deadline,
+                el_now_ms() + request->timeout_ms);
   el_loop_add_call(el_channel_loop(ch), &it->live);
   it->health_call.cancel = cancel_for_health;
   if (!request->may_be_slow && !it->is_pinned) {

@@ -10,7 +10,7 @@
 
 /* el_call_request is what el_call_start sends. */
 typedef struct el_call_request {
-  const char *method; /* "/package.Service/Method"; not copied */
+  const char *method; /* "/package.Service/Method", a string literal */
   const uint8_t *bytes;
   size_t len;
   int64_t timeout_ms;

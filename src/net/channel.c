@@ -474,10 +474,8 @@ size_t el_channel_count(const el_channel *ch) { return ch->n; }
 el_loop *el_channel_loop(const el_channel *ch) { return ch->loop; }
 
 grpc_call *el_channel_new_call(el_channel *ch, size_t member,
-                               const char *method, gpr_timespec deadline) {
+                               const char *method) {
   member_state *at = &ch->members[member];
-  grpc_slice name = grpc_slice_from_copied_string(method);
-  grpc_call *call;
   if (at->grpc == NULL) {
     at->mutator = new_mutator();
     at->connect_ms = connect_timeout_ms(at);
@@ -485,11 +483,10 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
     at->grpc =
         create_channel(&at->endpoint, ch->tls, at->mutator, at->connect_ms);
   }
-  call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
-                                  el_loop_queue(ch->loop), name, NULL, deadline,
-                                  NULL);
-  grpc_slice_unref(name);
-  return call;
+  return grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                  el_loop_queue(ch->loop),
+                                  grpc_slice_from_static_string(method), NULL,
+                                  gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
 }
 
 void el_channel_set_refusal(const el_channel *ch, size_t member,

@@ -46,10 +46,10 @@ gpr_timespec el_deadline_in(int64_t ms);
 
 /* ---- channel.c ---- */
 
-/* el_channel_new_call creates a call of |method| ("/package.Service/Method") to |member|. If the
- * member has no gRPC channel, it creates that first. @thread io */
+/* el_channel_new_call creates a call of |method| ("/package.Service/Method", a string literal) to
+ * |member|. If the member has no gRPC channel, it creates that first. @thread io */
 grpc_call *el_channel_new_call(el_channel *ch, size_t member,
-                               const char *method, gpr_timespec deadline);
+                               const char *method);
 
 /* el_channel_call_started adds |call|, which was sent to the member in use, to the health check. If
  * the member stops answering, the health check cancels all its calls, and the channel fails over.

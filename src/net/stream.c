@@ -233,8 +233,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   grpc_metadata_array_init(&st->initial);
   grpc_metadata_array_init(&st->trailing);
   st->details = grpc_empty_slice();
-  st->call = el_channel_new_call(ch, st->member, method,
-                                 gpr_inf_future(GPR_CLOCK_MONOTONIC));
+  st->call = el_channel_new_call(ch, st->member, method);
   el_loop_add_call(el_channel_loop(ch), &st->live);
 
   memset(ops, 0, sizeof ops);
