@@ -59,6 +59,8 @@ typedef struct socket_mutator socket_mutator;
 typedef struct member_state {
   el_channel *ch;
   el_endpoint endpoint;
+  /* what the calls name as the host; with TLS, etcd's certificate must contain it */
+  grpc_slice authority;
   grpc_channel *grpc;          /* NULL: the next call creates it */
   socket_mutator *mutator;     /* the socket mutator of |grpc| */
   int connect_ms;              /* the time limit of its attempts to connect */
@@ -185,6 +187,13 @@ static int connect_timeout_ms(const member_state *at) {
   return (int)(limit < most ? limit : most);
 }
 
+static const char *authority_of(const el_endpoint *endpoint,
+                                const el_tls *tls) {
+  const char *name = endpoint->is_tls ? el_tls_server_name(tls) : NULL;
+  if (name != NULL) return name;
+  return endpoint->is_unix ? "localhost" : endpoint->address;
+}
+
 static grpc_channel *create_channel(const el_endpoint *endpoint,
                                     const el_tls *tls, socket_mutator *mutator,
                                     int connect_ms) {
@@ -198,6 +207,11 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       /* etcdlock retries by itself. With gRPC's retries, gRPC would abort the process if a member
        * sends GOAWAY while a call is being sent. */
       INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
+      /* Each filter costs time in each call. etcd does not compress its answers, and
+       * el_channel_new_call names the authority. */
+      INT_ARG(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
+      INT_ARG(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+      INT_ARG(GRPC_ARG_DISABLE_CLIENT_AUTHORITY_FILTER, 1),
       /* By default gRPC tries to connect for 20 s, which is longer than a lease. The "min reconnect
        * backoff" is in fact the time limit of an attempt, unless the initial or the maximum backoff
        * is longer. So all three are set. gRPC itself never connects again after a failure, because
@@ -217,21 +231,18 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
        * 20 s. An attempt that ends sooner is followed by another. */
       INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, DNS_MS),
       mutator_arg(mutator),
-      /* The name that etcd's certificate must contain, or "localhost" for a Unix socket. This is the
-       * last element, because it is left out otherwise. */
-      {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
+      /* The name that etcd's certificate must contain. */
+      {.type = GRPC_ARG_STRING,
+       .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY,
+       .value.string = (char *)authority_of(endpoint, tls)},
   };
 #undef INT_ARG
-  grpc_channel_args args = {.num_args = sizeof list / sizeof *list - 1,
+  grpc_channel_args args = {.num_args = sizeof list / sizeof *list,
                             .args = list};
   grpc_channel_credentials *creds = endpoint->is_tls
                                         ? tls_credentials(tls)
                                         : grpc_insecure_credentials_create();
-  const char *name = endpoint->is_tls ? el_tls_server_name(tls) : NULL;
-  grpc_channel *channel;
-  if (name == NULL && endpoint->is_unix) name = "localhost";
-  if (name != NULL) list[args.num_args++].value.string = (char *)name;
-  channel = grpc_channel_create(endpoint->target, creds, &args);
+  grpc_channel *channel = grpc_channel_create(endpoint->target, creds, &args);
   grpc_channel_credentials_release(creds);
   return channel;
 }
@@ -407,6 +418,8 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
     ch->members[i].ch = ch;
     ch->members[i].recreate.on_due = on_recreate;
     ch->members[i].endpoint = endpoints[i];
+    ch->members[i].authority =
+        grpc_slice_from_copied_string(authority_of(&endpoints[i], tls));
     STAILQ_INIT(&ch->members[i].waits);
   }
   return ch;
@@ -449,6 +462,7 @@ void el_channel_free(el_channel *ch) {
       el_diagnosis_stop(ch->members[i].diagnosis, until_ms);
     }
     end_waits(&ch->members[i], NULL);
+    grpc_slice_unref(ch->members[i].authority);
   }
   if (ch->tls != NULL) {
     el_tls_unref(ch->tls);
@@ -483,10 +497,10 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
     at->grpc =
         create_channel(&at->endpoint, ch->tls, at->mutator, at->connect_ms);
   }
-  return grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
-                                  el_loop_queue(ch->loop),
-                                  grpc_slice_from_static_string(method), NULL,
-                                  gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+  return grpc_channel_create_call(
+      at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, el_loop_queue(ch->loop),
+      grpc_slice_from_static_string(method), &at->authority,
+      gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
 }
 
 void el_channel_set_refusal(const el_channel *ch, size_t member,
