@@ -23,6 +23,18 @@ void *el_realloc(void *ptr, size_t size);
  * the caller frees with free(). @thread any */
 char *el_strndup(const char *text, size_t len);
 
+/* EL_UNINITIALIZED exempts a local variable from the compiler option -ftrivial-auto-var-init, which
+ * clears all local variables. It is for large structs of which only the parts that were filled are
+ * read: to clear the 60 KB of an el_lock_txn takes longer than to build the transaction. */
+#ifdef __has_attribute
+#if __has_attribute(uninitialized)
+#define EL_UNINITIALIZED __attribute__((uninitialized))
+#endif
+#endif
+#ifndef EL_UNINITIALIZED
+#define EL_UNINITIALIZED
+#endif
+
 /* ---- byte ranges ---- */
 
 /* el_bytes is a byte range, which may contain NUL bytes. By default it does not

@@ -323,7 +323,7 @@ static bool has_missed(const el_entry_driver *driver) {
 }
 
 static void take(el_entry_driver *driver, const el_entry_event *event) {
-  el_entry_actions actions;
+  EL_UNINITIALIZED el_entry_actions actions;
   el_entry_event known = *event;
   int64_t now_ms = el_now_ms();
   known.proven_rev =

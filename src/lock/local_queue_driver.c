@@ -418,7 +418,8 @@ static void step(queue_driver *queue, const el_local_event *event) {
   if (queue != queues->orphans) {
     now.has_lease = queues->closed.code == EL_OK &&
                     el_session_driver_is_alive(queues->session->driver);
-    now.is_proven = el_session_driver_is_proven(queues->session->driver);
+    now.is_proven =
+        el_session_driver_is_proven(queues->session->driver, now.now_ms);
     now.has_conflicting_waiter = is_wanted_elsewhere(queues, event);
     now.has_conflicting_delete = must_defer(queue, first_waiting(queue, event));
   }

@@ -266,19 +266,19 @@ static void add_member(el_batch *batch, el_request *request) {
   batch->n++;
 }
 
-static el_batch *new_batch(el_batcher *batcher) {
+static el_batch *new_batch(el_batcher *batcher, int64_t now_ms) {
   el_batch *batch = el_alloc(sizeof *batch);
   batch->batcher = batcher;
-  batch->sent_ms = el_now_ms();
+  batch->sent_ms = now_ms;
   TAILQ_INIT(&batch->members);
   TAILQ_INSERT_HEAD(&batcher->in_flight, batch, link);
   return batch;
 }
 
-static int64_t time_for(const el_request *request) {
+static int64_t time_for(const el_request *request, int64_t now_ms) {
   int64_t left_ms;
   if (request->deadline_ms == 0) return EL_ATTEMPT_MS;
-  left_ms = request->deadline_ms - el_now_ms();
+  left_ms = request->deadline_ms - now_ms;
   if (left_ms >= EL_ATTEMPT_MS) return EL_ATTEMPT_MS;
   return left_ms > 0 ? left_ms : 0;
 }
@@ -291,7 +291,7 @@ static bool may_be_slow(const el_request *request) {
 
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
-  int64_t timeout_ms = time_for(request);
+  int64_t timeout_ms = time_for(request, batch->sent_ms);
   request->has_short_timeout = timeout_ms < EL_ATTEMPT_MS;
   note_leaving(request, false);
   request->packed.may_be_slow = may_be_slow(request);
@@ -321,9 +321,9 @@ static void send_many(el_batch *batch) {
 
 /* Tells whether |request| may be a member of a batch. A request with a short timeout may not,
  * because it would shorten the timeout of the whole batch. */
-static bool can_be_batched(const el_request *request) {
+static bool can_be_batched(const el_request *request, int64_t now_ms) {
   return !request->was_refused_in_batch && !request->is_unbatched &&
-         time_for(request) == EL_ATTEMPT_MS &&
+         time_for(request, now_ms) == EL_ATTEMPT_MS &&
          request->packed.len <= MEMBER_BYTES_MAX &&
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
@@ -346,10 +346,12 @@ static void fill(el_batch *batch) {
   const el_request *first = TAILQ_FIRST(&batch->members);
   size_t cost = el_batch_cost(&first->packed), bytes = first->packed.len;
   el_request *next;
-  if (!can_be_batched(first) || batch->sent_ms < batcher->unbatched_until)
+  if (!can_be_batched(first, batch->sent_ms) ||
+      batch->sent_ms < batcher->unbatched_until)
     return;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
-         can_be_batched(next) && !is_of_same_queue(batch, next)) {
+         can_be_batched(next, batch->sent_ms) &&
+         !is_of_same_queue(batch, next)) {
     cost += el_batch_cost(&next->packed);
     bytes += next->packed.len;
     if (cost > EL_BATCH_OPS_MAX || bytes > BATCH_BYTES_MAX) return;
@@ -358,9 +360,9 @@ static void fill(el_batch *batch) {
   }
 }
 
-static void batcher_send(el_batcher *batcher, bool only_one) {
+static void batcher_send(el_batcher *batcher, bool only_one, int64_t now_ms) {
   el_request *first = TAILQ_FIRST(&batcher->waiting);
-  el_batch *batch = new_batch(batcher);
+  el_batch *batch = new_batch(batcher, now_ms);
   batcher_remove(batcher, first);
   add_member(batch, first);
   if (!only_one) {
@@ -373,8 +375,9 @@ static void batcher_send(el_batcher *batcher, bool only_one) {
   }
 }
 
-static void batcher_send_alone(el_batcher *batcher, el_request *request) {
-  el_batch *batch = new_batch(batcher);
+static void batcher_send_alone(el_batcher *batcher, el_request *request,
+                               int64_t now_ms) {
+  el_batch *batch = new_batch(batcher, now_ms);
   add_member(batch, request);
   send_one(batch);
 }
@@ -407,7 +410,7 @@ static void send_foreground(el_request_queue *queue, int64_t now_ms) {
   for (int i = 0; i < BATCHERS; i++) {
     el_batcher *batcher = &queue->batchers[i];
     while (may_leave(queue, now_ms) && batcher_ready_ms(batcher) <= now_ms) {
-      batcher_send(batcher, queue->backoff_ms != 0);
+      batcher_send(batcher, queue->backoff_ms != 0, now_ms);
     }
   }
 }
@@ -419,14 +422,16 @@ static void send_background(el_request_queue *queue, int64_t now_ms) {
          (request = TAILQ_FIRST(&queue->background)) != NULL) {
     queue->background_at = now_ms + BACKGROUND_EVERY_MS;
     dequeue(queue, request);
-    batcher_send_alone(batcher_of(queue, request), request);
+    batcher_send_alone(batcher_of(queue, request), request, now_ms);
   }
 }
 
 static void send_ready(el_request_queue *queue) {
+  int64_t now_ms;
   if (queue->is_answering) return;
-  send_foreground(queue, el_now_ms());
-  send_background(queue, el_now_ms());
+  now_ms = el_now_ms();
+  send_foreground(queue, now_ms);
+  send_background(queue, now_ms);
   set_timer(queue);
 }
 

@@ -325,14 +325,14 @@ static void carry_out(el_session_driver *driver,
 /* If a session is stepped much later than it has asked for, records that the process did not run:
  * this explains why holds expire. */
 static void note_stall(el_session_driver *driver) {
-  el_error late;
+  EL_UNINITIALIZED el_error late;
   if (el_shared_stood_still(driver->env.shared, &late)) {
     el_shared_set_proof_error(driver->env.shared, &late);
   }
 }
 
 static void step(el_session_driver *driver, const el_session_event *event) {
-  el_session_actions actions;
+  EL_UNINITIALIZED el_session_actions actions;
   int64_t before = driver->session.hold_deadline;
   note_stall(driver);
   driver->session.answer_ms =
@@ -468,8 +468,9 @@ bool el_session_driver_may_grant(const el_session_driver *driver) {
   return el_session_may_grant(&driver->session, el_now_ms());
 }
 
-bool el_session_driver_is_proven(const el_session_driver *driver) {
-  return el_session_is_proven(&driver->session, el_now_ms());
+bool el_session_driver_is_proven(const el_session_driver *driver,
+                                 int64_t now_ms) {
+  return el_session_is_proven(&driver->session, now_ms);
 }
 
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,

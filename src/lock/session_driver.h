@@ -133,7 +133,8 @@ el_session_end el_session_driver_end(const el_session_driver *driver);
 
 /* el_session_driver_is_proven tells whether the lease is alive and the hold deadline has not
  * passed. @thread io */
-bool el_session_driver_is_proven(const el_session_driver *driver);
+bool el_session_driver_is_proven(const el_session_driver *driver,
+                                 int64_t now_ms);
 
 /* el_session_driver_proven_rev returns the store's revision at the latest proof of the lease. If
  * that proof is not fresh at |now_ms| (EL_SESSION_FRESH_PROOF_MS), it returns 0. @thread io */

@@ -77,13 +77,13 @@ void el_health_init(el_health *health, el_timers *timers,
 
 void el_health_call_started(el_health *health, el_health_call *call,
                             bool is_connected) {
+  call->sent_ms = el_now_ms();
   if (TAILQ_EMPTY(&health->pending)) {
-    health->quiet_since_ms = el_now_ms();
+    health->quiet_since_ms = call->sent_ms;
     set_timer(health);
   }
   TAILQ_INSERT_TAIL(&health->pending, call, link);
   call->is_pending = true;
-  call->sent_ms = el_now_ms();
   call->is_connected = is_connected;
 }
 
@@ -114,10 +114,11 @@ void el_health_connected(el_health *health, int64_t took_ms) {
 }
 
 static void note_answer(el_health *health, const el_health_call *call) {
-  int64_t took_ms = el_now_ms() - call->sent_ms;
+  int64_t took_ms;
   health->n_timeouts = 0;
   health->is_measured = true;
   el_health_heard(health);
+  took_ms = health->heard_ms - call->sent_ms;
   if (!call->is_connected) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;

@@ -67,7 +67,7 @@ enum {
  * of reads, and returns how many of these do not read markers. */
 static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
                          int64_t limit, size_t *n_ops) {
-  el_key_range ranges[EL_CONFLICT_RANGES_MAX];
+  EL_UNINITIALIZED el_key_range ranges[EL_CONFLICT_RANGES_MAX];
   bool has_markers = el_conflict_reads_markers(keys->mode);
   size_t n = el_conflict_ranges(keys, ranges, to->text);
   for (size_t i = 0; i < n; i++) {
@@ -229,7 +229,7 @@ static size_t list_markers(const el_keys *keys, int64_t rev,
  * in lock/local_queue_driver.c). The transaction reads our keys before it deletes them: if one was
  * not attached to our lease, the hold had been lost. */
 static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
-  el_key_range markers[EL_CONFLICT_RANGES_MAX];
+  EL_UNINITIALIZED el_key_range markers[EL_CONFLICT_RANGES_MAX];
   size_t n_markers = list_markers(keys, guard, markers, to->text);
   size_t n_own = read_own(keys, to->then), n_then = n_own, n = 0;
   n_then += delete_own(keys, to->then + n_own);

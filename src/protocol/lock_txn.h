@@ -22,18 +22,6 @@ typedef struct el_lock_txn {
   char text[EL_CONFLICT_TEXT_SIZE], holder_text[EL_CONFLICT_HOLDER_SIZE];
 } el_lock_txn;
 
-/* EL_UNINITIALIZED exempts a local el_lock_txn from the compiler option -ftrivial-auto-var-init,
- * which clears all local variables: to clear its 60 KB takes longer than to build the transaction.
- * An el_lock_txn need not be cleared, because only the parts that were built are read. */
-#ifdef __has_attribute
-#if __has_attribute(uninitialized)
-#define EL_UNINITIALIZED __attribute__((uninitialized))
-#endif
-#endif
-#ifndef EL_UNINITIALIZED
-#define EL_UNINITIALIZED
-#endif
-
 /* el_lock_txn_build builds the transaction for the request of |action|. |rev| is the
  * create_revision of our key; 0: unknown. |value| is the value that an enqueue or a try puts. For a
  * multi-lock, |value| is the value of the first key, a NUL, and the value of all other keys. |keys|
