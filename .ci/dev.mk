@@ -303,4 +303,4 @@ $(FUZZ)/obj/etcd.pb-c.o: $(PROTO).c
 
 .SECONDARY: $(FUZZ_TARGETS:$(FUZZ)/%=$(FUZZ)/obj/fuzz/%.o)
 
--include $(FUZZ_OBJECTS:.o=.d)
+-include $(FUZZ_OBJECTS:.o=.d) $(FUZZ_TARGETS:$(FUZZ)/%=$(FUZZ)/obj/fuzz/%.d)

@@ -1,6 +1,7 @@
 /* key: the keys of a lock in etcd: their layout, their modes, and how a key is parsed. */
 #include "protocol/key.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,36 +48,24 @@ size_t el_key_write_prefix(char *out, el_bytes name, el_mode mode) {
   return name.len + len;
 }
 
-static const char digits[] = "0123456789abcdef";
-
-/* Writes |number| to |out| and returns its length. (snprintf takes ten times as long.) */
-static size_t write_number(char *out, uint64_t number, unsigned base) {
-  size_t len = 1;
-  for (uint64_t left = number / base; left != 0; left /= base)
-    len++;
-  for (size_t i = len; i-- > 0; number /= base) {
-    out[i] = digits[number % base];
-  }
-  return len;
-}
-
 size_t el_key_write(char *out, el_bytes name, const el_queue_key *key) {
   size_t len = el_key_write_prefix(out, name, key->mode);
-  len += write_number(out + len, (uint64_t)key->lease, key->is_timed ? 10 : 16);
+  len += (size_t)snprintf(out + len, EL_KEY_SIZE - len,
+                          key->is_timed ? "%llu" : "%llx",
+                          (unsigned long long)key->lease);
   if (key->slot != 0) {
-    out[len++] = '-';
-    len += write_number(out + len, key->slot, 16);
+    len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, "-%x", key->slot);
   }
   if (key->permits != 0) {
-    out[len++] = '.';
-    len += write_number(out + len, key->permits, 16);
+    len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, ".%x", key->permits);
   }
   return len;
 }
 
-/* Returns the number that |text| is in |base|, if el_key_write could have written it with at most
+/* Returns the number that |text| is in |base|, if it is written as by printf with at most
  * |digits_max| digits. 0: |text| is no such number. */
 static uint64_t parse_number(el_bytes text, unsigned base, size_t digits_max) {
+  const char *digits = "0123456789abcdef";
   uint64_t number = 0;
   if (text.len == 0 || text.len > digits_max || text.data[0] == '0') return 0;
   for (size_t i = 0; i < text.len; i++) {
