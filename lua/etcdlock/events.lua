@@ -280,7 +280,8 @@ local function deliver_record(self, record, is_interrupt)
   elseif not self._log and event.event == "leaked" then
     report_leak_without_log(self, event)
   elseif not self._log and event.event == "lost" then
-    runtime.advise(tostring(new_event(event)), true)
+    -- The program itself has chosen max_hold.
+    runtime.advise(tostring(new_event(event)), event.reason ~= "max_hold")
   end
 end
 

@@ -271,3 +271,48 @@ describe("etcdlock doctor", function()
     assert_says((doctor(tls_words, {})), '--key "', 'does not fit the certificate in "')
   end)
 end)
+
+-- Regression 179. doctor ended with a traceback if etcd failed between the test lock and its check,
+-- and gave the remedy of a file for an answer that cannot be read.
+it("etcdlock doctor reports a test lock that cannot be checked", function()
+  local server = clients.scripted(suite.endpoint())
+  server:hold_back("Txn", 2)
+  local run = command.start { "doctor", "--endpoints", server.address, "--prefix", prefix }
+  local function await_held() wait.eventually(function() return server:held "Txn" == 1 end, 10) end
+  await_held() -- the ping
+  server:tell "Txn"
+  await_held() -- the grant
+  server:answer("Txn", "before", error_rows.STATUS.PERMISSION_DENIED, "permission denied")
+  server:tell "Txn"
+  run:expect('^  WRONG  the test lock "[^"]*etcdlock%-doctor" cannot be checked: .*denied')
+  run:expect "^         %-> etcdctl role grant%-permission"
+  assert.equal(1, (run:wait()))
+  assert.equal("", run:errors())
+  server:pass()
+  suite.etcd():revoke_all()
+end)
+
+it("etcdlock doctor has a remedy for a certificate that is not valid yet", function()
+  local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_future, false) }
+  local words = { "--endpoints", etcd:endpoint(), "--cacert", suite.cast().ca.cert }
+  local out, status = doctor(words, {})
+  assert.equal(1, status)
+  assert_says(out, "is not valid before", "\n         -> check this machine's clock, or wait until")
+end)
+
+it("etcdlock doctor reports two clients of which each one waits for a lock of the other", function()
+  local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
+  local one, two, owner = connect(), connect { elsewhere = true }, { owner = "job" }
+  finally(clients.close_all)
+  clients.keep { assert(one:lock("a", owner)), assert(two:lock("b", owner)) }
+  clients.keep { assert(one:lock_async("b", owner)), assert(two:lock_async("c", owner)) }
+  local function report()
+    return (command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix })
+  end
+  assert.is_nil(report():find("deadlock", 1, true))
+  clients.keep(assert(two:lock_async("a", owner)))
+  suite.etcd():await_keys(prefix, 5)
+  local process = ("pid %.0f on %s"):format(core.pid(), core.host())
+  assert_says(report(), ('note   possible deadlock: %s holds "%sa" and waits for "%sb", which %s'
+    .. " holds; take both with one multi_lock"):format(process, prefix, prefix, process))
+end)

@@ -133,8 +133,8 @@ it("a timeout of 1 s names the holder, also if it joins other waiters of its cli
       lock, message = pending:step()
       return lock ~= false
     end, 5, "the timeout")
-    local text = '^lock "a" was not free within %g s; holder[%%d s ago]*: this process, pid %d '
-    assert.matches(text:format(timeout, core.pid()) .. '.*, value "report"$', message)
+    assert.matches(('^lock "a" was not free within %g s; holder[%%d s ago]*: this process, pid %d '
+      .. '.*, value "report"$'):format(timeout, core.pid()), message)
   end
   first:cancel()
 end)

@@ -161,6 +161,7 @@ local LOCATIONS = {
 
 setup(function()
   nginx = Nginx.start {
+    logs_errors = true, -- a lost lock
     main = "env ETCDCTL_ENDPOINTS=" .. etcd:endpoint() .. ";",
     init_worker = INIT_WORKER,
     locations = LOCATIONS,

@@ -313,7 +313,10 @@ locations["/filter"] = {
 }
 
 setup(function()
-  nginx = Nginx.start { init_worker = INIT_WORKER, locations = locations, workers = 2 }
+  nginx = Nginx.start {
+    init_worker = INIT_WORKER, locations = locations, workers = 2,
+    logs_errors = true, -- lost locks
+  }
 end)
 
 -- Defines a test for each of |stories|. Their requests start together, because most of them

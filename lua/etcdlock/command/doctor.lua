@@ -36,7 +36,8 @@ local REMEDIES = {
   { "is self%-signed", "give that certificate with --cacert, if it is etcd's" },
   { "signed by a CA that", "give the CA of etcd's certificate with --cacert" },
   { "is for .*, not for", "give one of the certificate's names as --server-name" },
-  { "expired", "renew that certificate, and check this machine's clock" },
+  { "expired on", "renew that certificate, and check this machine's clock" },
+  { "is not valid before", "check this machine's clock, or wait until the certificate is valid" },
   { "requires a client certificate", "give --cert and --key" },
   { "rejects the client certificate", "give --cert a certificate signed by a CA that etcd trusts" },
   { "user name is empty", "give --user, and ETCDCTL_PASSWORD" },
@@ -46,7 +47,8 @@ local REMEDIES = {
   { "VERIFY", "unset it, and give etcd's CA with --cacert" },
   { "DISCOVERY_SRV", "unset it, and give --endpoints" },
   { "omits keys or leases", "update etcdlock: this version does not understand that etcd" },
-  { "answer to a .* cannot be read", "give the address of etcd itself, not of a proxy" },
+  { "answer.* cannot be read", "give the address of etcd itself, not of a proxy" },
+  { "answer to Authenticate has no token", "give the address of etcd itself, not of a proxy" },
   { "cannot be read", "correct the path, or the permissions of the file" },
 }
 
@@ -344,10 +346,15 @@ end
 -- Acquires and releases the test lock, and prints the result. Returns a true value on success.
 local function check_lock(client, known)
   local name = known.prefix .. NAME
+  local failure
   local ok, message, code = client:with_lock(NAME, { timeout = LOCK_WAIT }, function(lock)
-    assert(lock:check())
+    local is_held, reason = lock:check()
+    failure = not is_held and reason
   end)
-  if ok then
+  if failure then
+    print_problem(("the test lock %s cannot be checked: %s"):format(quote(name), failure),
+      remedy_for(failure, known.prefix))
+  elseif ok then
     print_ok(("a lock can be acquired and released: %s"):format(quote(name)))
   elseif code == "timeout" then
     print_note(("the test lock %s was not free within %d s; another doctor may hold it")
@@ -356,17 +363,17 @@ local function check_lock(client, known)
     print_problem(("no lock can be acquired: %s"):format(message),
       remedy_for(message, known.prefix))
   end
-  return ok
+  return ok and not failure
 end
 
--- Waits up to `seconds` for the result of `pending`, which lock_async returned. Returns the lock,
--- or nil if lock_async has failed. Returns false if the lock is still pending after that time.
+-- Waits up to `seconds` for the result of `pending`, which lock_async returned. Returns the lock;
+-- or nil, message, code. Returns false if the lock is still pending after that time.
 local function await(pending, seconds)
   local deadline = core.now() + seconds
   repeat
-    local lock = pending:step()
+    local lock, message, code = pending:step()
     if lock ~= false then
-      return lock
+      return lock, message, code
     end
     uv.sleep(1) -- ms
   until core.now() >= deadline
@@ -375,14 +382,20 @@ end
 
 -- Checks that a second client that waits for the test lock gets the lock after its release.
 local function check_wake_up(client, args)
-  local other = etcdlock.connect(settings.connect_options(args))
-  local first = other and client:lock(NAME, { timeout = LOCK_WAIT })
-  local pending = first and other:lock_async(NAME, { timeout = LOCK_WAIT })
+  local first, pending
+  local other, message = etcdlock.connect(settings.connect_options(args))
+  if other then
+    first, message = client:lock(NAME, { timeout = LOCK_WAIT })
+  end
+  if first then
+    pending, message = other:lock_async(NAME, { timeout = LOCK_WAIT })
+  end
   if pending then
     await(pending, WAIT_FIRST)
     local released_at = core.now() -- before unlock, which waits for etcd
     first:unlock()
-    local lock = await(pending, WAKE_WAIT)
+    local lock
+    lock, message = await(pending, WAKE_WAIT)
     if lock then
       print_ok("a waiter gets the lock after its release: "
         .. format_milliseconds(core.now() - released_at))
@@ -393,6 +406,9 @@ local function check_wake_up(client, args)
         "give the members themselves as --endpoints, not an etcd grpc-proxy (doc/production.md)")
       pending:cancel()
     end
+  end
+  if message then
+    print_problem(settings.translate(message), remedy_for(message))
   end
   if other then
     other:close()
@@ -421,12 +437,64 @@ local function check_other_keys(queues, known)
   end
 end
 
+local DEADLOCK = "possible deadlock: %s holds %s and waits for %s, which %s holds; take both with"
+  .. " one multi_lock, or everywhere in the same order"
+
+-- Returns the words for the client of an entry.
+local function name_process(entry)
+  return entry.host and ("pid %.0f on %s"):format(entry.pid, entry.host) or "lease " .. entry.lease
+end
+
+-- Returns true if the entries `a` and `b` may belong to one owner of one client.
+local function may_be_one_owner(a, b)
+  return a.lease == b.lease and (not (a.owner and b.owner) or a.owner == b.owner)
+end
+
+-- Calls visit(holder, waiter) for each pair of a holder and a waiter of one queue.
+local function each_wait(queue, visit)
+  for _, holder in ipairs(queue.entries) do
+    for _, waiter in ipairs(queue.entries) do
+      if holder.held and waiter.held == false then
+        visit(holder, waiter)
+      end
+    end
+  end
+end
+
+-- Reports clients that wait for each other: each one holds a lock for which the other one waits.
+-- `queues` is sorted by name, so each pair is reported once.
+local function check_lock_order(queues, known)
+  local waits = {} -- list of { queue, holder, waiter }
+  for _, queue in ipairs(queues) do
+    each_wait(queue, function(holder, waiter)
+      waits[#waits + 1] = { queue = queue, holder = holder, waiter = waiter }
+    end)
+  end
+  local by_lease = {} -- lease of the holder -> its waits
+  for _, wait in ipairs(waits) do
+    local list = by_lease[wait.holder.lease] or {}
+    by_lease[wait.holder.lease], list[#list + 1] = list, wait
+  end
+  for _, one in ipairs(waits) do
+    for _, other in ipairs(by_lease[one.waiter.lease] or {}) do
+      if one.queue.name < other.queue.name and one.holder.lease ~= one.waiter.lease
+        and may_be_one_owner(one.waiter, other.holder)
+        and may_be_one_owner(other.waiter, one.holder) then
+        print_note(DEADLOCK:format(name_process(one.holder),
+          quote(known.prefix .. one.queue.name), quote(known.prefix .. other.queue.name),
+          name_process(other.holder)))
+      end
+    end
+  end
+end
+
 local function check_list(client, known)
   local queues, message, code = client:queues()
   if queues then
     print_ok(("etcdlock ls may list the names below %s: %d lock%s"):format(quote(known.prefix),
       #queues, #queues == 1 and "" or "s"))
     check_other_keys(queues, known)
+    check_lock_order(queues, known)
   elseif code == "denied" then
     print_note(("etcdlock ls may not list the names below %s: %s"):format(quote(known.prefix),
       known.prefix == "" and "give it a PREFIX"
