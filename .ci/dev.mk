@@ -246,9 +246,9 @@ SIMULATION_OBJECTS := $(patsubst src/%.c,build/simulation/%.o,$(wildcard $(addsu
   $(patsubst spec/simulation/%.c,build/simulation/spec/%.o,$(wildcard spec/simulation/*.c))
 SIMULATION_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc -Ibuild/proto -Ispec/simulation \
   $(shell $(PKG_CONFIG) --cflags grpc libprotobuf-c) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c
-SIMULATED := el_process_has_room el_tls_probe clock_gettime getrandom $(addprefix pthread_,create \
-  join detach self setname_np sigmask mutex_lock mutex_unlock cond_wait cond_timedwait cond_signal \
-  cond_broadcast)
+SIMULATED := el_process_has_room el_tls_probe clock_gettime getrandom uselocale \
+  $(addprefix pthread_,create join detach self setname_np sigmask mutex_lock mutex_unlock cond_wait \
+  cond_timedwait cond_signal cond_broadcast)
 
 $(SIMULATION): $(SIMULATION_OBJECTS)
 	$(call show,LINK)

@@ -1,7 +1,8 @@
 /* simulation threads: what the product calls of the C library and may not have in virtual time, in
- * the form of the linker's option --wrap: threads, mutexes, conditions, the clock, and random
- * numbers. */
+ * the form of the linker's option --wrap: threads, mutexes, conditions, the locale, the clock, and
+ * random numbers. */
 #include <errno.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -68,6 +69,13 @@ int __wrap_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
   (void)set;
   if (before != NULL) sigemptyset(before);
   return 0;
+}
+
+/* All threads of the simulation are fibers of one thread, which has one locale. */
+locale_t __wrap_uselocale(locale_t locale);
+locale_t __wrap_uselocale(locale_t locale) {
+  if (locale != NULL) freelocale(locale);
+  return NULL;
 }
 
 /* ---- mutexes and conditions ---- */
