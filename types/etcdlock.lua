@@ -45,7 +45,7 @@
 ---variable, the client uses the value of that variable.
 ---@class (exact) etcdlock.ConnectOptions
 ---@field endpoints? string|string[] 1 to 32 addresses of etcd members: a list, or one string with commas. An address is `host:port`, `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
----@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time (default: 10)
+---@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time. It must be at least four times the round trip to etcd: otherwise no hold can be renewed in time (default: 10)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which locks stay taken after the TTL if their holder crashes. After an `unlock` a lock is free at once (default: 0)
 ---@field timeout? etcdlock.seconds default of the option `timeout` of a lock call; `math.huge`: no limit (default: no limit; in nginx 5)
 ---@field prefix? string text in front of every lock name (default: none)
@@ -73,7 +73,7 @@
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s if etcd has never answered this client (default: that of `connect`)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s if etcd has never answered this client, or later if the first attempt to connect takes longer (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
 ---@field linger? etcdlock.seconds time to keep the lock for this client after each last `unlock`, up to 86400. Until then, the client takes the lock again with the same token and without a request. If another client wants the lock, or this client wants it in another mode, the client deletes the key as soon as it is not held: normally at once, at the latest after a third of the TTL. A lingering lock costs a read every third of the TTL. Not for a client with a `lock_delay` (default: none)
 ---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold, but each call for a permit of a semaphore gets another permit (default: the running coroutine)

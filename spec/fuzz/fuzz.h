@@ -160,9 +160,15 @@ void el_stream_close(el_stream *st) {
   st->is_closed = true;
 }
 
-void el_stream_fail_over(el_stream *st, const el_error *why) {
+void el_stream_fail_over(el_stream *st, int64_t limit_ms, const el_error *why) {
+  (void)limit_ms;
   (void)why;
   el_stream_close(st);
+}
+
+bool el_stream_is_refused(const el_stream *st) {
+  (void)st;
+  return false;
 }
 
 const char *el_stream_address(const el_stream *st) {

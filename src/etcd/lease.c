@@ -332,13 +332,18 @@ void el_keepalive_reset(el_keepalive *ka) {
   ka->sent_ms = 0;
 }
 
+bool el_keepalive_is_refused(const el_keepalive *ka) {
+  return ka->st != NULL && el_stream_is_refused(ka->st);
+}
+
 void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause) {
   el_stream *st = ka->st;
+  int64_t waited_ms = el_now_ms() - ka->sent_ms;
   el_auth_cancel_wait(ka->auth, &ka->token);
   ka->st = NULL;
   ka->sent_ms = 0;
   if (st != NULL) {
-    el_stream_fail_over(st, cause);
+    el_stream_fail_over(st, waited_ms, cause);
   }
 }
 

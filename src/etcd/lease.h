@@ -67,6 +67,10 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
  * @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
+/* el_keepalive_is_refused tells whether the renewal that is awaited cannot be sent, because the
+ * server allows no more streams. @thread io */
+bool el_keepalive_is_refused(const el_keepalive *ka);
+
 /* el_keepalive_fail_over is called when an answer has not come in time. It does the same as
  * el_keepalive_reset, and calls el_channel_fail_over with the stream's member and |cause|.
  * @thread io */

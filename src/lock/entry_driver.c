@@ -418,8 +418,13 @@ static void on_key_gone(el_checked_key *key, bool detached) {
                            key->rev, detached);
 }
 
+static void on_key_seen(el_checked_key *key) {
+  el_entry_driver_signal(EL_CONTAINER_OF(key, el_entry_driver, checked_key),
+                         EL_ENTRY_ON_KEY_SEEN);
+}
+
 void el_client_session_settle_proving(el_client_session *session) {
-  int kind = el_session_driver_may_grant(session->driver)
+  int kind = el_session_driver_is_proven(session->driver)
                  ? EL_ENTRY_ON_LEASE_PROVEN
                  : EL_ENTRY_ON_LEASE_UNPROVEN;
   int64_t renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
@@ -446,6 +451,7 @@ void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                 el_session_driver_session(session->driver));
   el_keys_init(&driver->keys, name, &own);
   driver->timer.on_due = on_timer;
+  driver->checked_key.on_seen = on_key_seen;
   driver->checked_key.on_gone = on_key_gone;
   driver->checked_key.keys = &driver->keys;
 }

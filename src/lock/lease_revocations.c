@@ -54,8 +54,9 @@ static void send_first(el_lease_revocations *revocations) {
   if (first == NULL) return;
   revocations->is_in_flight = true;
   EL_COUNT(revocations->counters, revokes, 1);
-  el_lease_revoke(revocations->auth, first->id, EL_ATTEMPT_MS, on_answer,
-                  revocations);
+  el_lease_revoke(revocations->auth, first->id,
+                  el_channel_attempt_ms(el_auth_channel(revocations->auth)),
+                  on_answer, revocations);
 }
 
 static void on_timer(el_timer *timer) {

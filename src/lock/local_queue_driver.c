@@ -655,6 +655,9 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
 
 /* ---- timeouts ---- */
 
+/* Milliseconds between two looks whether etcd may be reached yet. */
+enum { CONTACT_STEP_MS = 250 };
+
 static bool waits_for_contact(const el_waiter *waiter) {
   const el_local_queues *queues = waiter->queue->queues;
   return waiter->deadline_ms == INT64_MAX &&
@@ -662,8 +665,11 @@ static bool waits_for_contact(const el_waiter *waiter) {
 }
 
 static void set_wait_deadline(el_waiter *waiter) {
-  int64_t at_ms = waits_for_contact(waiter) ? el_now_ms() + EL_FIRST_CONTACT_MS
-                                            : waiter->deadline_ms;
+  int64_t at_ms = waiter->deadline_ms;
+  if (waits_for_contact(waiter)) {
+    waiter->timeout_ms = EL_FIRST_CONTACT_MS;
+    at_ms = el_now_ms() + waiter->timeout_ms;
+  }
   if (at_ms != INT64_MAX) {
     el_timers_set(timers_of(waiter->queue), &waiter->timer, at_ms);
   }
@@ -687,14 +693,23 @@ static void stop_wait(el_waiter *waiter, const el_error *err) {
 }
 
 /* Fails the wait of |waiter| at its deadline. A wait without a timeout goes on during an outage. It
- * has a deadline only until etcd is first reached, because the address may be wrong. */
+ * has a deadline only until etcd is first reached, because the address may be wrong. On a slow network
+ * that deadline is later. */
 static void on_deadline(el_waiter *waiter) {
   bool endless = waiter->deadline_ms == INT64_MAX;
   el_error err;
   /* etcd was reached in the meantime */
   if (endless && !waits_for_contact(waiter)) return;
-  explain_timeout(waiter, endless ? EL_FIRST_CONTACT_MS : waiter->timeout_ms,
-                  &err);
+  if (endless &&
+      waiter->timeout_ms <
+          EL_FIRST_CONTACT_MS + el_request_queue_contact_ms(
+                                    waiter->queue->queues->session->requests)) {
+    waiter->timeout_ms += CONTACT_STEP_MS;
+    el_timers_set(timers_of(waiter->queue), &waiter->timer,
+                  el_now_ms() + CONTACT_STEP_MS);
+    return;
+  }
+  explain_timeout(waiter, waiter->timeout_ms, &err);
   stop_wait(waiter, &err);
 }
 

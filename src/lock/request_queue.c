@@ -275,11 +275,15 @@ static el_batch *new_batch(el_batcher *batcher, int64_t now_ms) {
   return batch;
 }
 
+static int64_t attempt_ms(const el_request_queue *queue) {
+  return el_channel_attempt_ms(el_auth_channel(queue->auth));
+}
+
 static int64_t time_for(const el_request *request, int64_t now_ms) {
-  int64_t left_ms;
-  if (request->deadline_ms == 0) return EL_ATTEMPT_MS;
+  int64_t most_ms = attempt_ms(request->queue), left_ms;
+  if (request->deadline_ms == 0) return most_ms;
   left_ms = request->deadline_ms - now_ms;
-  if (left_ms >= EL_ATTEMPT_MS) return EL_ATTEMPT_MS;
+  if (left_ms >= most_ms) return most_ms;
   return left_ms > 0 ? left_ms : 0;
 }
 
@@ -292,7 +296,7 @@ static bool may_be_slow(const el_request *request) {
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
   int64_t timeout_ms = time_for(request, batch->sent_ms);
-  request->has_short_timeout = timeout_ms < EL_ATTEMPT_MS;
+  request->has_short_timeout = timeout_ms < attempt_ms(request->queue);
   note_leaving(request, false);
   request->packed.may_be_slow = may_be_slow(request);
   el_kv_send(batch->batcher->queue->auth, &request->packed, timeout_ms,
@@ -314,8 +318,8 @@ static void send_many(el_batch *batch) {
   }
   el_batch_pack(&packed, members, n);
   packed.may_be_slow = all_may_be_slow;
-  el_kv_send(batch->batcher->queue->auth, &packed, EL_ATTEMPT_MS,
-             on_batch_answer, batch);
+  el_kv_send(batch->batcher->queue->auth, &packed,
+             attempt_ms(batch->batcher->queue), on_batch_answer, batch);
   el_packed_txn_free(&packed);
 }
 
@@ -323,7 +327,7 @@ static void send_many(el_batch *batch) {
  * because it would shorten the timeout of the whole batch. */
 static bool can_be_batched(const el_request *request, int64_t now_ms) {
   return !request->was_refused_in_batch && !request->is_unbatched &&
-         time_for(request, now_ms) == EL_ATTEMPT_MS &&
+         time_for(request, now_ms) == attempt_ms(request->queue) &&
          request->packed.len <= MEMBER_BYTES_MAX &&
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
@@ -451,8 +455,8 @@ static void note_unreachable(el_request_queue *queue, const el_error *err) {
 }
 
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
- * such timeouts. The first was shorter than EL_ATTEMPT_MS. The second took the whole EL_ATTEMPT_MS,
- * but etcd was reached after the attempt was sent. (An attempt that ended early does show it,
+ * such timeouts. The first was shorter than el_channel_attempt_ms. The second took EL_ATTEMPT_MS, but
+ * etcd was reached after the attempt was sent. (An attempt that ended early does show it,
  * because the health check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
@@ -735,6 +739,10 @@ int64_t el_request_queue_last_unreachable(const el_request_queue *queue,
                                           const el_error **why) {
   *why = &queue->unreachable;
   return queue->unreachable_ms;
+}
+
+int64_t el_request_queue_contact_ms(const el_request_queue *queue) {
+  return el_channel_contact_ms(el_auth_channel(queue->auth));
 }
 
 const char *el_request_queue_address(const el_request_queue *queue) {

@@ -21,12 +21,6 @@
 #include "lock/shared.h"
 #include "net/loop.h"
 
-enum {
-  /* Timeout of one attempt in milliseconds. If a member answers nothing at all, most attempts end
-   * earlier, by the health check (net/health.h). etcd's own limit is 7 s. */
-  EL_ATTEMPT_MS = 3000
-};
-
 /* el_request_queue is the request queue of one client. */
 typedef struct el_request_queue el_request_queue;
 
@@ -59,8 +53,9 @@ struct el_request {
   bool is_queued; /* the request has not left yet */
   /* a batch with this request failed, perhaps because of one member: it is sent alone now */
   bool was_refused_in_batch;
-  bool has_short_timeout; /* the last attempt had less than EL_ATTEMPT_MS */
-  bool is_probe;          /* the request was sent during a backoff */
+  /* the last attempt had less than el_channel_attempt_ms */
+  bool has_short_timeout;
+  bool is_probe; /* the request was sent during a backoff */
   TAILQ_ENTRY(el_request) link;
 };
 
@@ -96,6 +91,9 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
 
 /* el_request_queue_has_contact tells whether etcd has ever answered. @thread io */
 bool el_request_queue_has_contact(const el_request_queue *queue);
+
+/* el_request_queue_contact_ms is el_channel_contact_ms. @thread io */
+int64_t el_request_queue_contact_ms(const el_request_queue *queue);
 
 /* el_request_queue_wrong_cluster returns the error that says that another cluster answers. NULL:
  * all answers so far are from the same cluster. @thread io */

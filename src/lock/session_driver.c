@@ -106,6 +106,10 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   }
 }
 
+static int64_t attempt_ms(const el_session_driver *driver) {
+  return el_channel_attempt_ms(el_auth_channel(driver->env.auth));
+}
+
 /* A grant is normally the first request on a connection, so it waits until this is established. */
 static void grant(el_session_driver *driver) {
   int64_t connecting_ms =
@@ -113,7 +117,8 @@ static void grant(el_session_driver *driver) {
   EL_COUNT(&driver->env.shared->counters, grants, 1);
   el_lease_grant(driver->env.auth, el_lease_new_id(),
                  el_session_lease_ms(&driver->session),
-                 EL_ATTEMPT_MS + connecting_ms, on_granted, new_call(driver));
+                 attempt_ms(driver) + connecting_ms, on_granted,
+                 new_call(driver));
 }
 
 static void on_revoked(void *arg, const el_lease_answer *answer) {
@@ -128,7 +133,7 @@ static void on_revoked(void *arg, const el_lease_answer *answer) {
 /* Revokes the lease. The session ends when etcd has answered. */
 static void revoke(el_session_driver *driver) {
   EL_COUNT(&driver->env.shared->counters, revokes, 1);
-  el_lease_revoke(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
+  el_lease_revoke(driver->env.auth, driver->session.id, attempt_ms(driver),
                   on_revoked, new_call(driver));
 }
 
@@ -149,9 +154,12 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
  * member. */
 static void reset_keepalive(el_session_driver *driver) {
   el_error no_answer;
-  el_error_set(&no_answer, EL_UNAVAILABLE,
-               "etcd %s: a keepalive was not answered in time",
-               el_request_queue_address(driver->env.requests));
+  el_error_set(&no_answer, EL_UNAVAILABLE, "etcd %s: %s",
+               el_request_queue_address(driver->env.requests),
+               el_keepalive_is_refused(driver->keepalive)
+                   ? "it allows too few streams on a connection "
+                     "(--max-concurrent-streams)"
+                   : "a keepalive was not answered in time");
   note_result(driver, &no_answer);
   el_keepalive_fail_over(driver->keepalive, &no_answer);
 }
@@ -177,8 +185,8 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
 
 static void audit(el_session_driver *driver) {
   EL_COUNT(&driver->env.shared->counters, audits, 1);
-  el_lease_time_to_live(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
-                        on_audited, new_call(driver));
+  el_lease_time_to_live(driver->env.auth, driver->session.id,
+                        attempt_ms(driver), on_audited, new_call(driver));
 }
 
 /* ---- lease checks ---- */
@@ -217,8 +225,10 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
   is_there =
       event.outcome.is_done && seen.own.rev == check->rev && !seen.is_partial;
   event.is_found = is_there && seen.own.lease == check->keys.lease;
-  key = event.outcome.is_done && !event.is_found ? find_checked(check) : NULL;
-  if (key != NULL) {
+  key = event.outcome.is_done ? find_checked(check) : NULL;
+  if (key != NULL && event.is_found) {
+    key->on_seen(key);
+  } else if (key != NULL) {
     key->on_gone(key, is_there);
   }
   note_result(check->driver, &answer->err);
@@ -462,10 +472,6 @@ bool el_session_driver_is_alive(const el_session_driver *driver) {
 
 el_session_end el_session_driver_end(const el_session_driver *driver) {
   return driver->session.end;
-}
-
-bool el_session_driver_may_grant(const el_session_driver *driver) {
-  return el_session_may_grant(&driver->session, el_now_ms());
 }
 
 bool el_session_driver_is_proven(const el_session_driver *driver,

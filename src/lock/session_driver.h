@@ -54,6 +54,7 @@ typedef struct el_session_env {
  * el_entry_driver. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
+  void (*on_seen)(el_checked_key *key); /* a lease check has found the key */
   /* on_gone is called when a lease check did not find the key. It is also called, with |detached|,
    * when the check found the key attached to another lease or to none. */
   void (*on_gone)(el_checked_key *key, bool detached);
@@ -140,10 +141,6 @@ bool el_session_driver_is_proven(const el_session_driver *driver,
  * that proof is not fresh at |now_ms| (EL_SESSION_FRESH_PROOF_MS), it returns 0. @thread io */
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
-
-/* el_session_driver_may_grant tells whether a hold may begin now (el_session_may_grant).
- * @thread io */
-bool el_session_driver_may_grant(const el_session_driver *driver);
 
 /* el_session_driver_session returns the state machine of the session, to read. @thread io */
 const el_session *el_session_driver_session(const el_session_driver *driver);

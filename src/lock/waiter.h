@@ -54,7 +54,8 @@ struct el_waiter {
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
   /* owned; the value that the enqueue puts; freed at the grant */
   el_bytes value;
-  /* limit of the wait as the caller gave it, for messages */
+  /* limit of the wait as the caller gave it; without one, until etcd is first reached. For
+   * messages */
   int64_t timeout_ms;
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   uint8_t mode;        /* el_mode */

@@ -24,6 +24,10 @@ enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
  * they are in a call of the resolver. */
 enum { DIAGNOSES_STOP_MS = 100 };
 
+/* An attempt of a call has so much more time than the health check gives it: otherwise each call
+ * would end by its own timeout, before the check. */
+enum { ATTEMPT_MORE_MS = 500 };
+
 enum {
   /* The first time limits of an attempt to connect, without and with TLS. The limit with TLS is
    * longer, because many TLS handshakes at once take long. Neither is longer than necessary,
@@ -33,12 +37,21 @@ enum {
   /* the same until a connection or an answer has come, because the distance is not known */
   FIRST_MS = 3000,
   FIRST_TLS_MS = 5000,
-  CONNECT_DOUBLINGS = 2, /* up to limits for round trips of 2 s */
-  CONNECT_ANSWERS = 4    /* the limit is at least so many times a slow answer */
+  CONNECT_DOUBLINGS = 2,
+  /* A connection takes two round trips, and four with TLS; a lost packet takes up to three more. */
+  CONNECT_ANSWERS = 6,
+  CONNECT_TLS_ANSWERS = 8,
+  CONNECT_MOST_MS = 20000 /* gRPC's default */
 };
 
-/* How long a name server may take. */
-enum { DNS_MS = 2000 };
+enum {
+  /* How long a name server may take. When the time is over, the addresses known so far are used: some
+   * name servers never answer for IPv6. */
+  DNS_MS = 1500,
+  /* The same in every second attempt. A resolver asks the second name server if the first one has not
+   * answered for 5 s. */
+  LONG_DNS_MS = 6000
+};
 
 /* The size limit of a message from etcd, 32 MiB. That is about what a client can receive before the
  * health check gives up the member. It is enough for 20 of the largest values (etcd accepts 1.5 MiB
@@ -61,9 +74,10 @@ typedef struct member_state {
   el_endpoint endpoint;
   /* what the calls name as the host; with TLS, etcd's certificate must contain it */
   grpc_slice authority;
-  grpc_channel *grpc;          /* NULL: the next call creates it */
-  socket_mutator *mutator;     /* the socket mutator of |grpc| */
-  int connect_ms;              /* the time limit of its attempts to connect */
+  grpc_channel *grpc;      /* NULL: the next call creates it */
+  socket_mutator *mutator; /* the socket mutator of |grpc| */
+  int connect_ms;          /* the time limit of its attempts to connect */
+  bool is_dns_slow;        /* the next attempt waits longer for an address */
   int64_t connecting_since_ms; /* by el_now_ms; 0: the time it took is known */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
@@ -175,16 +189,22 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
       texts.cas, texts.cert != NULL ? &pair : NULL, NULL, NULL);
 }
 
-/* A connection takes two round trips, and four with TLS. The limit doubles with each failed
- * attempt, because the members may be far away, and is not below what answers take. */
+/* The limit doubles with each failed attempt, because the members may be far away, and is not below
+ * what answers take. */
 static int connect_timeout_ms(const member_state *at) {
-  int base = at->endpoint.is_tls ? CONNECT_TLS_MS : CONNECT_MS;
-  int64_t limit = base << at->ch->n_failed, most = base << CONNECT_DOUBLINGS;
-  int64_t known = !at->ch->health.is_measured
-                      ? (at->endpoint.is_tls ? FIRST_TLS_MS : FIRST_MS)
-                      : CONNECT_ANSWERS * el_channel_answer_ms(at->ch);
+  bool is_tls = at->endpoint.is_tls;
+  bool is_first = !at->ch->health.is_measured;
+  int base = is_tls ? (is_first ? FIRST_TLS_MS : CONNECT_TLS_MS)
+                    : (is_first ? FIRST_MS : CONNECT_MS);
+  int64_t known = (is_tls ? CONNECT_TLS_ANSWERS : CONNECT_ANSWERS) *
+                  el_channel_answer_ms(at->ch);
+  int64_t limit = base << at->ch->n_failed;
   if (limit < known) limit = known;
-  return (int)(limit < most ? limit : most);
+  return (int)(limit < CONNECT_MOST_MS ? limit : CONNECT_MOST_MS);
+}
+
+static int dns_timeout_ms(const member_state *at) {
+  return at->is_dns_slow ? LONG_DNS_MS : DNS_MS;
 }
 
 static const char *authority_of(const el_endpoint *endpoint,
@@ -196,7 +216,7 @@ static const char *authority_of(const el_endpoint *endpoint,
 
 static grpc_channel *create_channel(const el_endpoint *endpoint,
                                     const el_tls *tls, socket_mutator *mutator,
-                                    int connect_ms) {
+                                    int connect_ms, int dns_ms) {
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
@@ -229,7 +249,7 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
       /* By default gRPC waits for a name server for up to 120 s, and asks again after 5 s, 11 s and
        * 20 s. An attempt that ends sooner is followed by another. */
-      INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, DNS_MS),
+      INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, dns_ms),
       mutator_arg(mutator),
       /* The name that etcd's certificate must contain. */
       {.type = GRPC_ARG_STRING,
@@ -310,6 +330,7 @@ static void on_recreate(el_timer *timer) {
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
       if (at->ch->n_failed < CONNECT_DOUBLINGS) at->ch->n_failed++;
+      at->is_dns_slow = !at->is_dns_slow;
       /* The next attempts have more time to fail, and so to tell their cause, before calls go on to
        * the next member. */
       el_health_double_limit(&at->ch->health);
@@ -366,6 +387,17 @@ static size_t next_member(const el_channel *ch) {
   return found;
 }
 
+static bool is_connected(el_health *health) {
+  el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
+  member_state *at = &ch->members[ch->current];
+  if (!is_in_state(at, GRPC_CHANNEL_READY)) return false;
+  if (at->connecting_since_ms != 0) {
+    el_health_connected(health, el_now_ms() - at->connecting_since_ms);
+    at->connecting_since_ms = 0;
+  }
+  return true;
+}
+
 /* An attempt to connect has its own limit. While it is under way, another member is tried; but if
  * the client is connecting to all of them, it waits. Once connected, the member has the time for an
  * answer that it took for the connection. */
@@ -412,8 +444,8 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->members = el_alloc(n * sizeof *ch->members);
   ch->n = n;
   TAILQ_INIT(&ch->listeners);
-  el_health_init(&ch->health, el_loop_timers(loop), is_unresponsive,
-                 on_unresponsive);
+  el_health_init(&ch->health, el_loop_timers(loop), n == 1, is_connected,
+                 is_unresponsive, on_unresponsive);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
     ch->members[i].recreate.on_due = on_recreate;
@@ -494,8 +526,8 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
     at->mutator = new_mutator();
     at->connect_ms = connect_timeout_ms(at);
     at->connecting_since_ms = el_now_ms();
-    at->grpc =
-        create_channel(&at->endpoint, ch->tls, at->mutator, at->connect_ms);
+    at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator,
+                              at->connect_ms, dns_timeout_ms(at));
   }
   return grpc_channel_create_call(
       at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, el_loop_queue(ch->loop),
@@ -516,10 +548,15 @@ void el_channel_add_listener(el_channel *ch, el_failover_listener *listener) {
   TAILQ_INSERT_TAIL(&ch->listeners, listener, link);
 }
 
-void el_channel_fail_over(el_channel *ch, size_t member,
+/* Tells whether no answer has come for |limit_ms|. */
+static bool is_silent(const el_channel *ch, int64_t limit_ms) {
+  return el_now_ms() >= ch->health.heard_ms + limit_ms;
+}
+
+void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
                           const el_error *cause) {
   if (member != ch->current) return;
-  if (el_health_is_silent(&ch->health)) {
+  if (is_silent(ch, limit_ms)) {
     leave(ch, cause);
   } else if (ch->n > 1) {
     use(ch, next_member(ch), cause);
@@ -547,9 +584,27 @@ int64_t el_channel_answer_ms(const el_channel *ch) {
   return ch->health.slowest_ms;
 }
 
+int64_t el_channel_attempt_ms(const el_channel *ch) {
+  int64_t checked_ms = el_health_limit_ms(&ch->health) + ATTEMPT_MORE_MS;
+  return checked_ms > EL_ATTEMPT_MS ? checked_ms : EL_ATTEMPT_MS;
+}
+
+bool el_channel_is_connected(const el_channel *ch, size_t member) {
+  return is_in_state(&ch->members[member], GRPC_CHANNEL_READY);
+}
+
 int64_t el_channel_connecting_ms(const el_channel *ch) {
-  const member_state *at = &ch->members[ch->current];
-  return is_in_state(at, GRPC_CHANNEL_READY) ? 0 : connect_timeout_ms(at);
+  return el_channel_is_connected(ch, ch->current)
+             ? 0
+             : connect_timeout_ms(&ch->members[ch->current]);
+}
+
+int64_t el_channel_contact_ms(const el_channel *ch) {
+  int64_t connecting_ms = el_channel_connecting_ms(ch);
+  if (connecting_ms == 0) return el_health_limit_ms(&ch->health);
+  return ch->n_failed == 0
+             ? dns_timeout_ms(&ch->members[ch->current]) + connecting_ms
+             : 0;
 }
 
 /* ---- why connections fail ---- */
@@ -621,6 +676,7 @@ static void explain(el_channel *ch, member_state *at, el_error *err) {
 
 void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   member_state *at = &ch->members[member];
+  int64_t limit_ms = el_health_limit_ms(&ch->health);
   if (err->code == EL_OK) {
     at->cause_until_ms = at->failed_until_ms = at->connecting_since_ms = 0;
     ch->n_failed = 0;
@@ -628,14 +684,14 @@ void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   /* slow is not dead: the member answers other calls */
-  if (err->is_unanswered && !el_health_is_silent(&ch->health)) return;
+  if (err->is_unanswered && !is_silent(ch, limit_ms)) return;
   recreate_soon(at);
   if (ch->tls != NULL && err->is_unexplained && el_tls_reload(ch->tls)) {
     start_anew(ch);
   }
   explain(ch, at, err);
   at->failed_until_ms = el_now_ms() + FAILED_FOR_MS;
-  if (ch->n > 1) el_channel_fail_over(ch, member, err);
+  if (ch->n > 1) el_channel_fail_over(ch, member, limit_ms, err);
   err->has_other_member = el_channel_is_healthy(ch);
 }
 

@@ -18,6 +18,12 @@
 /* el_channel holds the connections of one client. */
 typedef struct el_channel el_channel;
 
+enum {
+  /* The least timeout of one attempt of a call in milliseconds. If a member answers nothing at all,
+   * most attempts end earlier, by the health check (net/health.h). etcd's own limit is 7 s. */
+  EL_ATTEMPT_MS = 3000
+};
+
 /* el_failover_listener is called after each failover; embedded in its owner. |cause| tells why the
  * channel left the previous member. */
 typedef struct el_failover_listener el_failover_listener;
@@ -68,8 +74,10 @@ void el_channel_set_token(el_channel *ch, const char *token);
 const char *el_channel_token(const el_channel *ch);
 
 /* el_channel_fail_over makes the next member the one in use, because of |cause|, and calls the
- * listeners. It does nothing if |member| is not in use, or is the only member. @thread io */
-void el_channel_fail_over(el_channel *ch, size_t member, const el_error *cause);
+ * listeners. It does nothing if |member| is not in use. If no answer has come for |limit_ms|, it also
+ * closes the connection; otherwise it does nothing if |member| is the only one. @thread io */
+void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
+                          const el_error *cause);
 
 /* el_channel_is_healthy returns false if a call to the member in use has failed because of that
  * member in the last 0.3 s, and no call to it has succeeded since. Otherwise it returns true.
@@ -80,9 +88,20 @@ bool el_channel_is_healthy(const el_channel *ch);
  * @thread io */
 int64_t el_channel_answer_ms(const el_channel *ch);
 
+/* el_channel_attempt_ms returns the timeout of one attempt of a call that need not end earlier.
+ * @thread io */
+int64_t el_channel_attempt_ms(const el_channel *ch);
+
+/* el_channel_is_connected tells whether there is a connection to |member|. @thread io */
+bool el_channel_is_connected(const el_channel *ch, size_t member);
+
 /* el_channel_connecting_ms returns how long it may take to connect to the member in use; 0: it is
  * connected. @thread io */
 int64_t el_channel_connecting_ms(const el_channel *ch);
+
+/* el_channel_contact_ms returns how long the first answer may take yet; 0: an attempt to connect
+ * has failed since the last answer. @thread io */
+int64_t el_channel_contact_ms(const el_channel *ch);
 
 /* el_channel_await_diagnosis has wait->done called once, later, with the result of the diagnosis of
  * |member|. Returns false, and does nothing, if no diagnosis is under way. @thread io */

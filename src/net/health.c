@@ -8,12 +8,19 @@ enum {
   /* etcd elects a new leader 1 s to 2 s after the end of the last one. The first limit is short, so
    * that a repeated request is sent soon after the election. */
   LIMIT_MIN_MS = 600,
-  /* below the timeout of an attempt (request_queue.h): otherwise each call would end by its own
-   * timeout, before the check */
+  /* The first answer has more time, because the disk may be slow, and a write that is sent again makes
+   * it slower. */
+  LIMIT_FIRST_MS = 1200,
   LIMIT_MAX_MS = 2500,
-  SLOWEST_TIMES = 4, /* answers of one kind differ by less */
-  DOUBLINGS_MAX = 3,
-  /* of a call that waits for the connection: two for the connection, four with TLS */
+  /* If no other member can be tried, the first answer has LIMIT_MAX_MS, and later ones up to this. */
+  LIMIT_ALONE_MAX_MS = 10000,
+  DOUBLINGS_MAX = 4,
+  /* Answers of one kind differ by less. If a packet is lost, TCP waits for one round trip or two
+   * before it sends the packet again. */
+  SLOWEST_TIMES = 4,
+  /* While a call waits for the connection, the check looks so often whether there is one. */
+  LOOK_MS = 50,
+  /* of a call that waited for the connection, which was quicker than that */
   ROUND_TRIPS = 3,
   /* A connection takes two round trips, but only one if a proxy accepts it. */
   CONNECTION_DIVISOR = 2,
@@ -21,18 +28,35 @@ enum {
   FORGET_DIVISOR = 8
 };
 
-static int64_t timeout_ms(const el_health *health) {
-  int64_t limit = SLOWEST_TIMES * health->slowest_ms;
+int64_t el_health_limit_ms(const el_health *health) {
+  int64_t most = health->is_alone ? LIMIT_ALONE_MAX_MS : LIMIT_MAX_MS;
+  int64_t limit = health->is_answered ? LIMIT_MIN_MS
+                  : health->is_alone  ? LIMIT_MAX_MS
+                                      : LIMIT_FIRST_MS;
+  int64_t measured = SLOWEST_TIMES * health->slowest_ms;
   int doublings = health->n_timeouts;
-  if (limit < LIMIT_MIN_MS) limit = LIMIT_MIN_MS;
   if (doublings > DOUBLINGS_MAX) doublings = DOUBLINGS_MAX;
   limit <<= doublings;
-  return limit < LIMIT_MAX_MS ? limit : LIMIT_MAX_MS;
+  if (limit > most) limit = most;
+  return limit > measured ? limit : measured;
 }
 
 static void set_timer(el_health *health) {
+  const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);
+  int64_t at_ms = health->quiet_since_ms + el_health_limit_ms(health);
+  int64_t look_ms = el_now_ms() + LOOK_MS;
   el_timers_set(health->timers, &health->timer,
-                health->quiet_since_ms + timeout_ms(health));
+                last->is_connected || at_ms < look_ms ? at_ms : look_ms);
+}
+
+/* Counts the time of the calls from now on, because they have waited for the connection. */
+static void start_calls(el_health *health) {
+  el_health_call *call;
+  TAILQ_FOREACH(call, &health->pending, link) {
+    if (call->sent_ms < health->moved_ms) continue; /* to another member */
+    call->is_connected = true;
+    call->sent_ms = el_now_ms();
+  }
 }
 
 /* Cancels the calls that were sent before |until_ms|. */
@@ -51,11 +75,15 @@ static void cancel_before(el_health *health, int64_t until_ms) {
  * their limit. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
-  int64_t now_ms = el_now_ms(), limit_ms = timeout_ms(health);
+  int64_t now_ms = el_now_ms(), limit_ms = el_health_limit_ms(health);
   if (now_ms >= health->left_until_ms) {
     cancel_before(health, health->moved_ms);
   }
   if (TAILQ_EMPTY(&health->pending)) return;
+  if (!TAILQ_LAST(&health->pending, el_health_calls)->is_connected &&
+      health->is_connected(health)) {
+    start_calls(health);
+  }
   if (now_ms >= health->quiet_since_ms + limit_ms &&
       health->is_unresponsive(health)) {
     cancel_before(health, INT64_MAX);
@@ -65,11 +93,14 @@ static void on_timer(el_timer *timer) {
   }
 }
 
-void el_health_init(el_health *health, el_timers *timers,
+void el_health_init(el_health *health, el_timers *timers, bool is_alone,
+                    bool (*is_connected)(el_health *health),
                     bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health)) {
-  *health = (el_health){.is_unresponsive = is_unresponsive,
+  *health = (el_health){.is_connected = is_connected,
+                        .is_unresponsive = is_unresponsive,
                         .on_unresponsive = on_unresponsive,
+                        .is_alone = is_alone,
                         .timers = timers};
   health->timer.on_due = on_timer;
   TAILQ_INIT(&health->pending);
@@ -77,14 +108,15 @@ void el_health_init(el_health *health, el_timers *timers,
 
 void el_health_call_started(el_health *health, el_health_call *call,
                             bool is_connected) {
+  bool is_first = TAILQ_EMPTY(&health->pending);
   call->sent_ms = el_now_ms();
-  if (TAILQ_EMPTY(&health->pending)) {
-    health->quiet_since_ms = call->sent_ms;
-    set_timer(health);
-  }
   TAILQ_INSERT_TAIL(&health->pending, call, link);
   call->is_pending = true;
   call->is_connected = is_connected;
+  if (is_first) {
+    health->quiet_since_ms = call->sent_ms;
+    set_timer(health);
+  }
 }
 
 void el_health_double_limit(el_health *health) { health->n_timeouts++; }
@@ -94,15 +126,11 @@ void el_health_heard(el_health *health) {
 }
 
 void el_health_moved(el_health *health) {
-  health->left_until_ms = health->quiet_since_ms + timeout_ms(health);
+  health->left_until_ms = health->quiet_since_ms + el_health_limit_ms(health);
   health->moved_ms = health->quiet_since_ms = el_now_ms();
   if (!TAILQ_EMPTY(&health->pending)) {
     el_timers_set(health->timers, &health->timer, health->left_until_ms);
   }
-}
-
-bool el_health_is_silent(const el_health *health) {
-  return el_now_ms() >= health->heard_ms + timeout_ms(health);
 }
 
 void el_health_connected(el_health *health, int64_t took_ms) {
@@ -116,7 +144,7 @@ void el_health_connected(el_health *health, int64_t took_ms) {
 static void note_answer(el_health *health, const el_health_call *call) {
   int64_t took_ms;
   health->n_timeouts = 0;
-  health->is_measured = true;
+  health->is_measured = health->is_answered = true;
   el_health_heard(health);
   took_ms = health->heard_ms - call->sent_ms;
   if (!call->is_connected) took_ms /= ROUND_TRIPS;

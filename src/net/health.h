@@ -7,9 +7,10 @@
  * below, the check cancels all calls, and their callers send them again, to another member or on
  * another connection.
  *
- * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. It doubles
- * each time that it passes while the client is connected and gets no answer: the network or the disk
- * may be slower than anything seen so far. Calls with may_be_slow (call.h) are left out.
+ * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. The first
+ * answer has 1.2 s, or 2.5 s if there is no other member. This minimum doubles each time that it
+ * passes while the client is connected and gets no answer: the network or the disk may be slower
+ * than anything seen so far. Calls with may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
@@ -33,10 +34,13 @@ struct el_health_call {
 /* el_health is the health check of the member in use; embedded in the channel. */
 typedef struct el_health el_health;
 struct el_health {
+  /* Tells whether there is a connection to the member. If it is new, calls el_health_connected. */
+  bool (*is_connected)(el_health *health);
   /* called when the limit has passed; false: go on waiting for another limit */
   bool (*is_unresponsive)(el_health *health);
   /* called after all pending calls were cancelled */
   void (*on_unresponsive)(el_health *health);
+  bool is_alone; /* there is no other member */
   el_timers *timers;
   el_timer timer; /* set as long as a call is pending */
   /* by el_now_ms: when the last answer came, or when the first pending call was sent, whichever is
@@ -47,13 +51,16 @@ struct el_health {
   int64_t left_until_ms; /* the limit of the calls to the member before */
   int64_t slowest_ms;    /* how long the slowest recent answer took */
   bool is_measured;      /* a connection or an answer has come */
+  bool is_answered;      /* an answer has come */
   /* how often the limit was doubled since the last answer */
   int n_timeouts;
-  TAILQ_HEAD(, el_health_call) pending; /* calls that have no answer yet */
+  TAILQ_HEAD(el_health_calls, el_health_call)
+  pending; /* calls that have no answer yet */
 };
 
-/* el_health_init prepares |health|. @thread io */
-void el_health_init(el_health *health, el_timers *timers,
+/* el_health_init prepares |health|. |is_alone|: there is no other member. @thread io */
+void el_health_init(el_health *health, el_timers *timers, bool is_alone,
+                    bool (*is_connected)(el_health *health),
                     bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health));
 
@@ -74,8 +81,8 @@ void el_health_heard(el_health *health);
  * @thread io */
 void el_health_moved(el_health *health);
 
-/* el_health_is_silent tells whether no answer has come for as long as answers may take. @thread io */
-bool el_health_is_silent(const el_health *health);
+/* el_health_limit_ms returns how long an answer may take. @thread io */
+int64_t el_health_limit_ms(const el_health *health);
 
 /* el_health_connected records that a connection to the member took |took_ms|. @thread io */
 void el_health_connected(el_health *health, int64_t took_ms);

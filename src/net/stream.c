@@ -1,7 +1,7 @@
 /* stream: one bidirectional call, with messages both ways until it ends.
  *
- * There are four kinds of batches: the status alone, which completes last; the initial metadata of
- * both sides; one message out; one message in. gRPC core refuses a second message in the same
+ * There are five kinds of batches: the status alone, which completes last; the initial metadata of
+ * each side; one message out; one message in. gRPC core refuses a second message in the same
  * direction while the first is pending. So messages out are queued, and the next read starts when
  * the previous one has completed. The struct lives until each batch has completed. A batch that
  * gRPC core refuses never completes. Then the stream ends, and a command takes the place of the
@@ -40,7 +40,8 @@ struct el_stream {
   /* el_stream_close was called: no callback is called any more */
   bool is_closed;
   int n_pending; /* batches that have not completed */
-  batch opened, sent, received, ended;
+  batch opened, answered, sent, received, ended;
+  bool is_opened; /* the batch |opened| has completed */
   /* why gRPC core refused a batch, the first one; GRPC_CALL_OK: none was refused */
   grpc_call_error refusal;
   /* posted in place of the completion of the refused batch */
@@ -106,6 +107,12 @@ static void on_ended(el_tag *tag, bool ok) {
   batch_completed(((batch *)tag)->st);
 }
 
+static void on_opened(el_tag *tag, bool ok) {
+  el_stream *st = ((batch *)tag)->st;
+  st->is_opened = ok;
+  batch_completed(st);
+}
+
 static void cancel(el_live_call *live) {
   el_stream *st = EL_CONTAINER_OF(live, el_stream, live);
   grpc_call_cancel(st->call, NULL);
@@ -133,11 +140,18 @@ const char *el_stream_address(const el_stream *st) {
   return el_channel_address(st->ch, st->member);
 }
 
-void el_stream_fail_over(el_stream *st, const el_error *cause) {
+/* gRPC core sends the metadata at once on a connection, unless as many streams and calls are open on
+ * it as the server allows. */
+bool el_stream_is_refused(const el_stream *st) {
+  return !st->is_opened && el_channel_is_connected(st->ch, st->member);
+}
+
+void el_stream_fail_over(el_stream *st, int64_t limit_ms,
+                         const el_error *cause) {
   el_channel *ch = st->ch;
   size_t member = st->member;
   el_stream_close(st);
-  el_channel_fail_over(ch, member, cause);
+  el_channel_fail_over(ch, member, limit_ms, cause);
 }
 
 void el_stream_close(el_stream *st) {
@@ -217,14 +231,15 @@ static void on_received(el_tag *tag, bool ok) {
 el_stream *el_stream_open(el_channel *ch, const char *method,
                           const el_stream_events *events, void *arg) {
   el_stream *st = el_alloc(sizeof *st);
-  grpc_op ops[2];
+  grpc_op ops[1];
   st->live.cancel = cancel;
   st->refused_command.run = on_refused;
   st->ch = ch;
   st->member = el_channel_member(ch);
   st->events = *events;
   st->arg = arg;
-  st->opened = (batch){{on_ended}, st};
+  st->opened = (batch){{on_opened}, st};
+  st->answered = (batch){{on_ended}, st};
   st->sent = (batch){{on_sent}, st};
   st->received = (batch){{on_received}, st};
   st->ended = (batch){{on_ended}, st};
@@ -244,9 +259,11 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   start(st, ops, 1, &st->ended);
   memset(ops, 0, sizeof ops);
   el_metadata_set_op(&ops[0], &st->metadata);
-  ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
-  ops[1].data.recv_initial_metadata.recv_initial_metadata = &st->initial;
-  start(st, ops, 2, &st->opened);
+  start(st, ops, 1, &st->opened);
+  memset(ops, 0, sizeof ops);
+  ops[0].op = GRPC_OP_RECV_INITIAL_METADATA;
+  ops[0].data.recv_initial_metadata.recv_initial_metadata = &st->initial;
+  start(st, ops, 1, &st->answered);
   receive_next(st);
   return st;
 }

@@ -2,6 +2,7 @@
 #ifndef ETCDLOCK_NET_STREAM_H
 #define ETCDLOCK_NET_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,9 +32,14 @@ void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len);
  * @thread io */
 void el_stream_close(el_stream *st);
 
-/* el_stream_fail_over closes the stream and calls el_channel_fail_over with the stream's member and
- * |cause|. @thread io */
-void el_stream_fail_over(el_stream *st, const el_error *cause);
+/* el_stream_is_refused tells whether the server allows no more streams on the connection.
+ * @thread io */
+bool el_stream_is_refused(const el_stream *st);
+
+/* el_stream_fail_over closes the stream and calls el_channel_fail_over with the stream's member.
+ * @thread io */
+void el_stream_fail_over(el_stream *st, int64_t limit_ms,
+                         const el_error *cause);
 
 /* el_stream_address returns the address of the stream's member, for messages. @thread io */
 const char *el_stream_address(const el_stream *st);

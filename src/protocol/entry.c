@@ -776,6 +776,9 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
     case EL_ENTRY_ON_LEASE_UNPROVEN:
       entry->is_fresh = false;
       return;
+    case EL_ENTRY_ON_KEY_SEEN:
+      entry->is_fresh = true;
+      return;
     case EL_ENTRY_ON_EXPIRED:
       on_expired(entry, now_ms, out);
       return;

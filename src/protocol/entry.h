@@ -121,6 +121,8 @@ typedef struct el_entry_event {
     EL_ENTRY_ON_LEASE_PROVEN,  /* PROVING: the session has proven its lease */
     /* PROVING: the session cannot prove its lease yet */
     EL_ENTRY_ON_LEASE_UNPROVEN,
+    /* PROVING: a lease check has just found our key; no older key can have come since */
+    EL_ENTRY_ON_KEY_SEEN,
     EL_ENTRY_ON_EXPIRED, /* the hold deadline has passed */
     /* CONFIRMING: the lease was alive at |confirm_ms| or later */
     EL_ENTRY_ON_LEASE_CONFIRMED,
@@ -238,7 +240,7 @@ typedef struct el_entry {
   bool is_wanted : 1;            /* a caller waits or holds */
   /* the caller does not wait for other clients */
   bool is_try : 1;
-  /* PROVING: the answer that showed our key first has just come; false: the key must be read again
+  /* PROVING: the answer that showed our key has just come; false: the key must be read again
    * before the grant */
   bool is_fresh : 1;
   bool is_watching : 1; /* a watch is open or being opened */

@@ -10,22 +10,24 @@ enum {
   /* A keepalive is sent every TTL/3, as by etcd's clients. If less than ELECTION_MS of the TTL
    * would be left by then, it is sent earlier, but not before TTL/5. Otherwise a hold would not
    * outlive the loss of the leader just before a keepalive: an election takes 1 s to 2 s (3 s if
-   * the votes are split), and then the client has to find the new leader. */
+   * the votes are split), and then the client has to find the new leader. On a slow network it is
+   * sent earlier, too, because the answer may be late. */
   RENEW_DIVISOR = 3,
   ELECTION_MS = 4000,
   RENEW_DIVISOR_MAX = 5,
   /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
    * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be
-   * slow. It is at least ANSWER_TIMES what the slowest recent answer took. */
+   * slow. It is at least ANSWER_TIMES what the slowest recent answer took: after a loss, TCP sends a
+   * packet again when one round trip or two have passed. */
   ANSWER_DIVISOR = 8,
   ANSWER_MIN_MS = 250,
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
-  ANSWER_TIMES = 2,
-  /* A proof takes two answers: to a keepalive, and to a read. The first hold waits for the second
-   * proof if less time is left, but needs no more than TTL/4. */
+  ANSWER_TIMES = 4,
+  /* A proof takes two answers: to a keepalive, and to a read. The proof of the grant does not count if
+   * less time is left, but needs no more than TTL/2. */
   PROOF_ANSWERS = 2,
-  PROOF_DIVISOR = 4,
+  PROOF_DIVISOR = 2,
   /* On a slow network, a keepalive is answered before the read that proves the one before it. Its
    * own read does not wait for that. */
   READS_MAX = 2,
@@ -71,14 +73,6 @@ int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
       now_ms < session->proven_ms + EL_SESSION_FRESH_PROOF_MS &&
       now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
   return is_fresh ? session->proven_rev : 0;
-}
-
-bool el_session_may_grant(const el_session *session, int64_t now_ms) {
-  int64_t proof_ms = clamp(PROOF_ANSWERS * session->answer_ms, 0,
-                           session->ttl_ms / PROOF_DIVISOR);
-  return el_session_is_proven(session, now_ms) &&
-         (session->hold_deadline > session->first_deadline ||
-          now_ms + proof_ms < session->hold_deadline);
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -135,6 +129,15 @@ static bool proves(const el_session_event *proof, const el_renewal *renewal) {
          proof->term == renewal->term;
 }
 
+/* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
+ * little time for the next proof would be lost at once. This happens on a slow network or disk: the
+ * grant was sent before the client had connected, which takes several round trips. */
+static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
+  return renewal->is_grant ? clamp(PROOF_ANSWERS * session->answer_ms, 0,
+                                   session->ttl_ms / PROOF_DIVISOR)
+                           : 0;
+}
+
 static void on_proof(el_session *session, const el_session_event *event,
                      int64_t now_ms) {
   const el_renewal *proven = proves(event, &session->latest) ? &session->latest
@@ -153,7 +156,7 @@ static void on_proof(el_session *session, const el_session_event *event,
       session->renew_at = soonest > now_ms ? soonest : now_ms;
     }
   } else if (deadline_of(proven) > session->hold_deadline &&
-             deadline_of(proven) > now_ms) {
+             deadline_of(proven) > now_ms + least_ms(session, proven)) {
     session->hold_deadline = deadline_of(proven);
   }
 }
@@ -163,6 +166,20 @@ static void read_key(el_session *session, el_session_actions *out) {
     session->reads++;
     session->read_at = 0;
     push(out, EL_SESSION_READ_KEY);
+  }
+}
+
+/* On a slow network, a keepalive may be answered before there is a key to read. Then the read is sent
+ * now, because the first proof is old. */
+static void on_holds_changed(el_session *session, int holds,
+                             el_session_actions *out) {
+  bool is_first = session->holds == 0;
+  session->holds = holds;
+  if (holds == 0) {
+    session->read_at = 0;
+  } else if (is_first &&
+             deadline_of(&session->latest) > session->hold_deadline) {
+    read_key(session, out);
   }
 }
 
@@ -223,9 +240,10 @@ static void record_renewal(el_session *session, const el_session_event *event,
   session->failures = 0;
   session->renewing_since = 0;
   session->unanswered = 0;
-  session->renew_at = event->outcome.sent_ms + clamp(ttl_ms - ELECTION_MS,
-                                                     ttl_ms / RENEW_DIVISOR_MAX,
-                                                     ttl_ms / RENEW_DIVISOR);
+  session->renew_at =
+      event->outcome.sent_ms +
+      clamp(ttl_ms - ELECTION_MS - ANSWER_TIMES * session->answer_ms,
+            ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
   if (session->latest.sent_ms < session->confirm_ms) session->renew_at = now_ms;
 }
 
@@ -250,8 +268,8 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
     session->state = EL_SESSION_ALIVE;
     session->id = event->id;
     record_renewal(session, event, now_ms);
+    session->latest.is_grant = true;
     session->ttl_ms = session->latest.ttl_ms;
-    session->first_deadline = deadline_of(&session->latest);
     push(out, EL_SESSION_REPORT_READY);
     return;
   }
@@ -458,8 +476,7 @@ void el_session_step(el_session *session, const el_session_event *event,
       if (session->state == EL_SESSION_ALIVE) lose_lease(session, now_ms, out);
       break;
     case EL_SESSION_ON_HOLDS_CHANGED:
-      session->holds = event->holds;
-      if (session->holds == 0) session->read_at = 0;
+      on_holds_changed(session, event->holds, out);
       break;
     case EL_SESSION_ON_CLOSE:
       on_close(session, now_ms, out);

@@ -127,6 +127,7 @@ typedef struct el_renewal {
   int64_t answered_ms; /* 0: there was no such keepalive */
   int64_t ttl_ms;      /* TTL in the answer, without the lock delay */
   uint64_t term;       /* raft term of the answer */
+  bool is_grant;       /* the renewal is the grant of the lease */
 } el_renewal;
 
 /* el_session_end is how a session has ended. */
@@ -158,8 +159,7 @@ typedef struct el_session {
   int64_t ttl_ms; /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
-  int64_t first_deadline; /* the hold deadline if the grant is proven */
-  int64_t proven_ms;      /* when the request of the latest proof was sent */
+  int64_t proven_ms; /* when the request of the latest proof was sent */
   /* the store's revision in the answer to that request */
   int64_t proven_rev;
   int64_t wake_at; /* when to give ON_TIMER; 0: never */
@@ -210,12 +210,6 @@ void el_session_step(el_session *session, const el_session_event *event,
 
 /* el_session_is_proven tells whether holds on the lease are proven at |now_ms|. @thread any */
 bool el_session_is_proven(const el_session *session, int64_t now_ms);
-
-/* el_session_may_grant tells whether a hold may begin at |now_ms|: a keepalive is proven, or the
- * grant of the lease is proven for as long as the next proof takes, but at most TTL/4. Otherwise the
- * hold might be lost at once: the grant was sent before the client had connected, which takes
- * several round trips. @thread any */
-bool el_session_may_grant(const el_session *session, int64_t now_ms);
 
 /* el_session_proven_rev returns the store's revision in the latest proof; 0: that proof is not
  * fresh at |now_ms|. A serializable read of this revision or a later one is enough to grant a

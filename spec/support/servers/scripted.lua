@@ -6,9 +6,11 @@ local proc = require "spec.support.programs.proc"
 local Scripted = {}
 Scripted.__index = Scripted
 
--- Starts a scripted server in front of |etcd| ("http://host:port").
-function Scripted.start(etcd)
-  local child = proc.talk { "build/spec/scripted_server", (etcd:gsub("^http://", "")) }
+-- Starts a scripted server in front of |etcd| ("http://host:port"). It allows |max_streams| streams
+-- on a connection (nil: any number).
+function Scripted.start(etcd, max_streams)
+  local address = etcd:gsub("^http://", "")
+  local child = proc.talk { "build/spec/scripted_server", address, max_streams }
   local self = setmetatable({ child = child, files = {} }, Scripted)
   self.address = "127.0.0.1:" .. child:expect "^port (%d+)"
   return self

@@ -543,14 +543,17 @@ void scripted_break(const method *m, const order *o) {
 
 /* ---- serving ---- */
 
-void scripted_serve(const char *etcd) {
+void scripted_serve(const char *etcd, int max_streams) {
   /* Clients may send HTTP/2 pings as often as they want. */
-  grpc_arg lenient[] = {
+  grpc_arg list[] = {
       {.type = GRPC_ARG_INTEGER,
        .key = (char *)GRPC_ARG_HTTP2_MAX_PING_STRIKES,
        .value.integer = 0},
+      {.type = GRPC_ARG_INTEGER,
+       .key = (char *)GRPC_ARG_MAX_CONCURRENT_STREAMS,
+       .value.integer = max_streams},
   };
-  grpc_channel_args args = {1, lenient};
+  grpc_channel_args args = {2, list};
   grpc_server_credentials *open;
   grpc_channel_credentials *plain;
   pthread_t thread;

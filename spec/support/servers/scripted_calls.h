@@ -58,7 +58,8 @@ void scripted_tell(const method *m);
  * Returns the number of these calls. */
 int scripted_push(const method *m, const char *path);
 
-/* Starts to serve in front of |etcd| ("host:port"), and prints "port N". */
-void scripted_serve(const char *etcd);
+/* Starts to serve in front of |etcd| ("host:port"), with at most |max_streams| streams on each
+ * connection, and prints "port N". */
+void scripted_serve(const char *etcd, int max_streams);
 
 #endif

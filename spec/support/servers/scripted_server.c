@@ -1,6 +1,8 @@
 /* An etcd that answers what a spec wants: a proxy in front of a real etcd.
  *
- *   scripted_server HOST:PORT    HOST:PORT is the address of the real etcd
+ *   scripted_server HOST:PORT [STREAMS]
+ *                                HOST:PORT is the address of the real etcd, STREAMS how many streams
+ *                                a connection may have
  *
  * The program prints "port N", the port of 127.0.0.1 on which it serves. Then it answers each
  * line of its input with one line. METHOD is the last part of a method's name, such as "Txn".
@@ -37,6 +39,7 @@
  * Otherwise messages are forwarded unchanged in both directions until the call ends. Unary calls
  * and streams are treated alike. The program ends at the end of its input. */
 #include <stdbool.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,12 +105,12 @@ static void obey(const char *line) {
 
 int main(int argc, char **argv) {
   char line[512];
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s HOST:PORT\n", argv[0]);
+  if (argc < 2) {
+    fprintf(stderr, "usage: %s HOST:PORT [STREAMS]\n", argv[0]);
     return EXIT_FAILURE;
   }
   setvbuf(stdout, NULL, _IOLBF, 0);
-  scripted_serve(argv[1]);
+  scripted_serve(argv[1], argc > 2 ? atoi(argv[2]) : INT_MAX);
   while (fgets(line, sizeof line, stdin) != NULL) {
     pthread_mutex_lock(&scripted_mu);
     obey(line);
