@@ -83,6 +83,15 @@ describe("an endpoint", function()
     end
   end)
 
+  -- Regression 197. The message did not tell the reason of the resolver.
+  it("with an unknown host name is reported with the reason", function()
+    local client = connect { endpoints = "nobody.invalid:2379", env = false }
+    wait.eventually(function()
+      local message = assert_fails("unavailable", client:lock("a", { timeout = 1 }))
+      return message:find("cannot be resolved: %u%l+ ", 1), message
+    end, 10, "the reason")
+  end)
+
   it("that is a missing unix socket is reported as such", function()
     local client = connect { endpoints = "unix:/nowhere/etcd.sock", env = false }
     assert.matches("etcd unix:/nowhere/etcd.sock: the Unix socket does not exist$",

@@ -13,6 +13,7 @@ typedef struct status_call {
   el_call_request request;
   size_t n_repeats; /* with a token */
   int64_t sent_us;
+  int64_t timeout_ms;       /* of all calls together */
   el_diagnosis_wait wait;   /* waits for the cause of the failure */
   el_member_status failure; /* the answer that |done| gets after |wait| */
   el_maintenance_done done;
@@ -59,6 +60,7 @@ static bool may_repeat(const status_call *call, const el_error *err) {
 static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   status_call *call = arg;
   Etcd__StatusResponse *message = NULL;
+  int64_t left_ms;
   el_member_status status = {.err = rpc_answer->err,
                              .took_us = el_now_us() - call->sent_us};
   if (rpc_answer->err.code == EL_OK) {
@@ -72,8 +74,10 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
                    rpc_answer->from);
     }
   }
-  if (may_repeat(call, &rpc_answer->err)) {
+  left_ms = (call->sent_us - el_now_us()) / 1000 + call->timeout_ms;
+  if (left_ms > 0 && may_repeat(call, &rpc_answer->err)) {
     call->n_repeats++;
+    call->request.timeout_ms = left_ms;
     el_auth_call(call->auth, &call->request, on_status_answer, call);
     return;
   }
@@ -98,6 +102,7 @@ void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                                 .timeout_ms = timeout_ms,
                                 .pinned_member = member + 1},
                     .sent_us = el_now_us(),
+                    .timeout_ms = timeout_ms,
                     .wait.done = on_diagnosed,
                     .done = done,
                     .arg = arg};

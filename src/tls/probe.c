@@ -31,6 +31,7 @@ typedef struct probe {
   SSL_CTX *ctx;
   /* why the last attempt to connect failed; NULL: it succeeded, or the time has ended */
   const char *refusal;
+  const char *reason; /* why the host name cannot be resolved; or NULL */
 } probe;
 
 /* The start of each message. The argument of its %s is probe.address. */
@@ -100,14 +101,17 @@ static bool open_connection(el_probe_connection *conn, probe *p) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list;
-  int failure = 0;
+  int failure;
   memset(conn, 0, sizeof *conn);
   conn->fd = -1;
   conn->stop_fd = p->stop_fd;
   conn->deadline_ms = p->deadline_ms;
   p->refusal = NULL;
-  if (getaddrinfo(p->host, p->port, &hints, &list) != 0) {
+  failure = getaddrinfo(p->host, p->port, &hints, &list);
+  if (failure != 0) {
     p->refusal = unresolved(p);
+    p->reason =
+        failure == EAI_SYSTEM ? el_errno_text(errno) : gai_strerror(failure);
     return false;
   }
   for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
@@ -540,7 +544,9 @@ static el_probe_protocol try_plain(probe *p) {
 /* Reports why no connection was possible, if the reason is known. */
 static bool set_refusal(const probe *p, el_error *err) {
   if (p->refusal == NULL) return false;
-  el_error_set(err, EL_UNAVAILABLE, ETCD_AT "%s", p->address, p->refusal);
+  el_error_set(err, EL_UNAVAILABLE, ETCD_AT "%s%s%s", p->address, p->refusal,
+               p->reason != NULL ? ": " : "",
+               p->reason != NULL ? p->reason : "");
   err->is_retriable = true;
   return true;
 }
