@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages of Debian 12 or 13 that a purpose needs, if they are missing.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind|networks LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
@@ -14,6 +14,7 @@
 #   wrk               run the nginx row of `make bench`
 #   gnuplot           draw the charts of `make bench`
 #   valgrind          run `make cost`
+#   networks          run `make networks`
 set -eu
 
 LOG=build/apt.log
@@ -97,7 +98,8 @@ case $1 in
   wrk) wanted=wrk ;;
   gnuplot) wanted=gnuplot-nox ;;
   valgrind) wanted=valgrind ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind LUA_VERSION" >&2; exit 2 ;;
+  networks) wanted="haproxy iproute2 strace" ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -66,7 +66,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick cost bench-report \
+  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick cost bench-report networks \
   stress upgrade hostile run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -175,6 +175,11 @@ cost: deps ## count the instructions of a lock + unlock: CHECK=check or keep, se
 
 bench-report: ## put the results of the last run of all rows into the documents
 	@$(RUN_ENV) $(LUA) bench/publish.lua
+
+networks: deps ## compare etcdlock with etcdctl on bad networks and disks, as root: ROWS="haproxy dns"
+	@sh bench/prepare.sh networks
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) ROWS='$(ROWS)' ROUNDS='$(ROUNDS)' $(LUA) bench/networks.lua
 
 stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress

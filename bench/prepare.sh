@@ -5,7 +5,7 @@
 #   prepare.sh PEER...
 #
 # PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), wrk (load for nginx), gnuplot (charts),
-# valgrind (`make cost`)
+# valgrind (`make cost`), networks (`make networks`)
 set -u
 
 OUT=build/bench
@@ -28,6 +28,10 @@ prepare_gnuplot() {
 
 prepare_valgrind() {
   deps valgrind
+}
+
+prepare_networks() {
+  deps networks
 }
 
 prepare_go() {
