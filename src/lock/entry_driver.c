@@ -424,11 +424,14 @@ static void on_key_seen(el_checked_key *key) {
 }
 
 void el_client_session_settle_proving(el_client_session *session) {
-  int kind = el_session_driver_is_proven(session->driver)
-                 ? EL_ENTRY_ON_LEASE_PROVEN
-                 : EL_ENTRY_ON_LEASE_UNPROVEN;
-  int64_t renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
+  int kind;
+  int64_t renewed_ms;
   el_entry_driver *driver, *next;
+  if (TAILQ_EMPTY(&session->proving)) return;
+  kind = el_session_driver_is_proven(session->driver, el_now_ms())
+             ? EL_ENTRY_ON_LEASE_PROVEN
+             : EL_ENTRY_ON_LEASE_UNPROVEN;
+  renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
   for (driver = TAILQ_FIRST(&session->proving); driver != NULL; driver = next) {
     next = TAILQ_NEXT(driver, proving_link);
     if (driver->entry.state == EL_ENTRY_PROVING) {
