@@ -32,7 +32,7 @@ enum {
   MARGIN_US = 190 * WORLD_MS,
   /* A client may be granted a lock if its own key existed so long ago, because an answer may take so
    * long: only an admin deletes it. */
-  FRESH_US = 2750 * WORLD_MS,
+  FRESH_US = 15 * WORLD_S,
   EFFECT_US = 15 * WORLD_S, /* how long faults have effects after their end */
   LONG_AGO_US = -1000 * WORLD_S,
   OLD_US = 10 * WORLD_S, /* after the faults, how long an old key may stay */

@@ -297,13 +297,15 @@ static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
   /* also while it reads again, since a proof took time: a hold that begins then needs the next one */
+  bool is_held = entry->state == EL_ENTRY_HELD;
   bool is_listed =
-      is_entry_proving || entry->state == EL_ENTRY_HELD ||
+      is_entry_proving || is_held ||
       (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0);
   note_proving(driver, is_entry_proving || entry->state == EL_ENTRY_CONFIRMING);
   if (is_listed) {
     driver->checked_key.rev = entry->rev;
-    el_session_driver_add_key(driver->session->driver, &driver->checked_key);
+    el_session_driver_add_key(driver->session->driver, &driver->checked_key,
+                              is_held);
   } else {
     el_session_driver_remove_key(driver->session->driver, &driver->checked_key);
   }

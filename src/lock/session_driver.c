@@ -31,7 +31,7 @@ struct el_session_driver {
   el_keepalive *keepalive;
   /* The listed keys. A lease check reads the first one, which then moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
-  int n_keys;
+  int n_keys, n_held;
   /* leases that are revoked in the background */
   el_lease_revocations revocations;
   int calls_in_flight; /* number of grants, revokes and audits in flight */
@@ -427,7 +427,10 @@ static bool is_listed(const el_checked_key *key) {
   return key->link.tqe_prev != NULL;
 }
 
-void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key) {
+void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key,
+                               bool is_held) {
+  driver->n_held += is_held - key->is_held;
+  key->is_held = is_held;
   if (is_listed(key)) return;
   TAILQ_INSERT_TAIL(&driver->keys, key, link);
   driver->n_keys++;
@@ -439,12 +442,16 @@ void el_session_driver_remove_key(el_session_driver *driver,
   TAILQ_REMOVE(&driver->keys, key, link);
   memset(&key->link, 0, sizeof key->link);
   driver->n_keys--;
+  driver->n_held -= key->is_held;
+  key->is_held = false;
 }
 
 void el_session_driver_update_holds(el_session_driver *driver) {
   el_session_event holds = {.kind = EL_SESSION_ON_HOLDS_CHANGED,
-                            .holds = driver->n_keys};
-  if (driver->n_keys != driver->session.holds) {
+                            .holds = driver->n_keys,
+                            .held = driver->n_held};
+  if (driver->n_keys != driver->session.holds ||
+      driver->n_held != driver->session.held) {
     step(driver, &holds);
   }
 }

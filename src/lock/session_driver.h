@@ -59,7 +59,8 @@ struct el_checked_key {
    * when the check found the key attached to another lease or to none. */
   void (*on_gone)(el_checked_key *key, bool detached);
   const el_keys *keys;
-  int64_t rev; /* create_revision of the key */
+  int64_t rev;  /* create_revision of the key */
+  bool is_held; /* the key is listed and held */
   /* zero while the key is not listed */
   TAILQ_ENTRY(el_checked_key) link;
 };
@@ -200,9 +201,10 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
  * @thread io */
 const el_error *el_session_driver_last_error(const el_session_driver *driver);
 
-/* el_session_driver_add_key lists |key| for lease checks. If |key| is listed already, the function
- * does nothing. @thread io */
-void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key);
+/* el_session_driver_add_key lists |key| for lease checks, if it is not listed. |is_held|: a lock is
+ * held by the key, and is lost with the lease. @thread io */
+void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key,
+                               bool is_held);
 
 /* el_session_driver_remove_key removes |key| from the list. If |key| is not listed, the function
  * does nothing. @thread io */

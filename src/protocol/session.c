@@ -96,7 +96,7 @@ static int64_t deadline_of(const el_renewal *renewal) {
 /* Records that all holds are lost from now on. A holder may not know this yet, and its last writes
  * may be in flight. So the keys stay for the lock delay. */
 static void lose_holds(el_session *session, int64_t now_ms) {
-  if (session->holds > 0 && session->lock_delay_ms > 0) {
+  if (session->held > 0 && session->lock_delay_ms > 0) {
     session->keep_lease_until = now_ms + session->lock_delay_ms;
   }
 }
@@ -171,11 +171,12 @@ static void read_key(el_session *session, el_session_actions *out) {
 
 /* On a slow network, a keepalive may be answered before there is a key to read. Then the read is sent
  * now, because the first proof is old. */
-static void on_holds_changed(el_session *session, int holds,
+static void on_holds_changed(el_session *session, const el_session_event *event,
                              el_session_actions *out) {
   bool is_first = session->holds == 0;
-  session->holds = holds;
-  if (holds == 0) {
+  session->holds = event->holds;
+  session->held = event->held;
+  if (event->holds == 0) {
     session->read_at = 0;
   } else if (is_first &&
              deadline_of(&session->latest) > session->hold_deadline) {
@@ -476,7 +477,7 @@ void el_session_step(el_session *session, const el_session_event *event,
       if (session->state == EL_SESSION_ALIVE) lose_lease(session, now_ms, out);
       break;
     case EL_SESSION_ON_HOLDS_CHANGED:
-      on_holds_changed(session, event->holds, out);
+      on_holds_changed(session, event, out);
       break;
     case EL_SESSION_ON_CLOSE:
       on_close(session, now_ms, out);

@@ -89,6 +89,7 @@ typedef struct el_session_event {
   bool is_found;
   /* holds changed: number of keys that are held or about to be */
   int holds;
+  int held; /* holds changed: number of keys that are held */
 } el_session_event;
 
 /* el_session_action is one action that a session wants carried out. */
@@ -177,6 +178,7 @@ typedef struct el_session {
   uint8_t reads;         /* reads of a key in flight */
   uint8_t read_failures; /* failed reads in a row */
   int holds;             /* keys that are held or about to be */
+  int held;              /* keys that are held */
   /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost */
   int64_t keep_lease_until;
   /* failed grants, keepalives and revokes in a row */
