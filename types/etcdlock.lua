@@ -127,9 +127,9 @@
 ---`lock_delay`) are missing for a candidate of an election, and if another kind of client wrote the
 ---key.
 ---
----A client has one entry for each mode and lock delay, however many of its owners wait. It has
----several entries for readers that do not share a key, up to `n` for a semaphore, and one for each
----multi-lock and each candidate.
+---A client has one entry for each mode, however many of its owners wait. It has several entries for
+---readers that do not share a key, up to `n` for a semaphore, and one for each multi-lock and each
+---candidate.
 ---@class (exact) etcdlock.Entry
 ---@field held? boolean true: the entry holds the lock; false: the entry waits; nil: unknown. It is unknown only for a multi-lock that is first in this queue, if the queues of its other names cannot be read
 ---@field token etcdlock.token fencing token

@@ -403,7 +403,7 @@ end
 -- `owner`, `lock_delay`) are missing for a candidate of an election, and if another kind of client
 -- wrote the key.
 --
--- A client has one entry for each mode and lock delay, however many of its owners wait. It has
+-- A client has one entry for each mode, however many of its owners wait. It has
 -- several entries for readers that do not share a key, up to `n` for a semaphore, and one for each
 -- multi-lock and each candidate.
 -- @table entry
