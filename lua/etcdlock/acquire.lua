@@ -75,14 +75,13 @@ local function read(where, lock, opts)
     lock._timeout = timeout ~= math.huge and timeout or nil
   end
   lock._owner = identify_owner(lock._given_owner)
-  local is_on = client._events.is_on
-  if is_on then
+  if client._events.is_on then
     lock._started_at = core.now()
   end
   -- on_lost functions and the log function run only after the options were copied, because they may
   -- change the caller's table `opts`.
   client._loss_listeners:call_due()
-  if is_on then
+  if client._events.is_heard then
     client._events:deliver()
   end
   return true

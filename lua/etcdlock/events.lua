@@ -133,6 +133,9 @@ function Events.new(core_client, options, metrics)
   local self = setmetatable({
     --- True if the client has a log function or metrics. Constant.
     is_on = options.log ~= nil or metrics ~= nil,
+    --- True if calls of the program deliver events: nginx's error log gets losses in any case.
+    -- Constant.
+    is_heard = options.log ~= nil or metrics ~= nil or runtime.advises,
     _core = core_client,
     _log = options.log,
     _rate = options.log_rate,

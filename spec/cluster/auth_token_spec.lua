@@ -47,7 +47,7 @@ describe("an auth token", function()
   -- the locks.
   local function call_at_once(client, name, count)
     local locks = {}
-    for i = 1, count do locks[i] = client:lock(prefix .. name .. i, "", { timeout = 5 }) end
+    for i = 1, count do locks[i] = client:lock(prefix .. name .. i, "", "lock", 5) end
     for _, lock in ipairs(locks) do
       local held, message
       repeat held, message = lock:wait(1) until held or message

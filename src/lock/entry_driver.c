@@ -415,14 +415,14 @@ void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
   step(driver, &event);
 }
 
-static void on_key_gone(el_checked_key *key, bool detached) {
-  el_entry_driver_key_gone(EL_CONTAINER_OF(key, el_entry_driver, checked_key),
-                           key->rev, detached);
-}
-
-static void on_key_seen(el_checked_key *key) {
-  el_entry_driver_signal(EL_CONTAINER_OF(key, el_entry_driver, checked_key),
-                         EL_ENTRY_ON_KEY_SEEN);
+static void on_key_checked(el_checked_key *key, bool is_found,
+                           bool is_detached) {
+  el_entry_driver *driver = EL_CONTAINER_OF(key, el_entry_driver, checked_key);
+  if (is_found) {
+    el_entry_driver_signal(driver, EL_ENTRY_ON_KEY_SEEN);
+  } else {
+    el_entry_driver_key_gone(driver, key->rev, is_detached);
+  }
 }
 
 void el_client_session_settle_proving(el_client_session *session) {
@@ -456,8 +456,7 @@ void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                 el_session_driver_session(session->driver));
   el_keys_init(&driver->keys, name, &own);
   driver->timer.on_due = on_timer;
-  driver->checked_key.on_seen = on_key_seen;
-  driver->checked_key.on_gone = on_key_gone;
+  driver->checked_key.on_checked = on_key_checked;
   driver->checked_key.keys = &driver->keys;
 }
 

@@ -226,10 +226,8 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
       event.outcome.is_done && seen.own.rev == check->rev && !seen.is_partial;
   event.is_found = is_there && seen.own.lease == check->keys.lease;
   key = event.outcome.is_done ? find_checked(check) : NULL;
-  if (key != NULL && event.is_found) {
-    key->on_seen(key);
-  } else if (key != NULL) {
-    key->on_gone(key, is_there);
+  if (key != NULL) {
+    key->on_checked(key, event.is_found, is_there && !event.is_found);
   }
   note_result(check->driver, &answer->err);
   step(check->driver, &event);

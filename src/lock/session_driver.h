@@ -54,10 +54,9 @@ typedef struct el_session_env {
  * el_entry_driver. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
-  void (*on_seen)(el_checked_key *key); /* a lease check has found the key */
-  /* on_gone is called when a lease check did not find the key. It is also called, with |detached|,
-   * when the check found the key attached to another lease or to none. */
-  void (*on_gone)(el_checked_key *key, bool detached);
+  /* on_checked is called when a lease check has found the key, or not. |is_detached|: it has found the
+   * key attached to another lease or to none. */
+  void (*on_checked)(el_checked_key *key, bool is_found, bool is_detached);
   const el_keys *keys;
   int64_t rev;  /* create_revision of the key */
   bool is_held; /* the key is listed and held */

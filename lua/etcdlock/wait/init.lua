@@ -17,7 +17,7 @@ local FOREVER = math.huge
 
 -- Passes events to the program's `log` function, and calls the on_lost functions of lost locks.
 local function tell(client, kind)
-  if client._events.is_on then
+  if client._events.is_heard then
     client._events:deliver()
   end
   if kind.hears_losses then
@@ -31,7 +31,7 @@ end
 -- method kind.method.
 local function block(client, kind, object, limit, may_collect)
   local poll, left, slices = object[kind.method], limit or FOREVER, 0
-  if client._events.is_on then
+  if client._events.is_heard then
     client._events:deliver() -- here too, because most waits end within the first slice
   end
   while true do

@@ -20,6 +20,7 @@ local collector = require "etcdlock.wait.collector"
 
 local M = {
   hides_environment = true,
+  advises = true,
   --- See runtime.lua. The default of lua-resty-lock. Without a limit a request could wait, and keep
   -- the locks that it holds, until its HTTP client goes away.
   DEFAULT_TIMEOUT = 5,

@@ -22,6 +22,8 @@ local M = {
   loop = loop.current,
   --- True if os.getenv does not see all environment variables, as in nginx.
   hides_environment = false,
+  --- True if `advise` writes messages.
+  advises = false,
 }
 
 --- Returns message, code if the program cannot make a client yet. Otherwise returns nil.
