@@ -32,7 +32,7 @@ end)
 
 -- The hold deadline counted from the grant of the lease, which waits for the connection.
 it("the first hold is not lost at once on a line as slow as its TTL allows", function()
-  assert_held(1.2, 5, 6)
+  assert_held(1.9, 8, 9) -- a second of a busy machine loses nothing
 end)
 
 it("a hold outlives a connection that falls silent, with one endpoint", function()
