@@ -48,9 +48,9 @@ enum {
   /* How long a name server may take. When the time is over, the addresses known so far are used: some
    * name servers never answer for IPv6. */
   DNS_MS = 1500,
-  /* The same in every second attempt. A resolver asks the second name server if the first one has not
-   * answered for 5 s. */
-  LONG_DNS_MS = 6000
+  /* The same in every second attempt. The resolver asks the second name server if the first one has not
+   * answered for 5 s, and gRPC lets it look at the clock once a second. */
+  LONG_DNS_MS = 8000
 };
 
 /* The size limit of a message from etcd, 32 MiB. That is about what a client can receive before the
