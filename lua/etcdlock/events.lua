@@ -126,16 +126,16 @@ local WINDOW = 1
 -- the connect options in `options`, the object uses `log`, `log_rate` and `prefix`. `metrics` is an
 -- object of metrics.lua; nil: no metrics.
 function Events.new(core_client, options, metrics)
-  local windows = {}
+  local windows, is_on = {}, options.log ~= nil or metrics ~= nil
   for _, kind in ipairs(Events.KINDS) do
     windows[kind] = { from = -math.huge, logged = 0, suppressed = 0 }
   end
   local self = setmetatable({
     --- True if the client has a log function or metrics. Constant.
-    is_on = options.log ~= nil or metrics ~= nil,
+    is_on = is_on,
     --- True if calls of the program deliver events: nginx's error log gets losses in any case.
     -- Constant.
-    is_heard = options.log ~= nil or metrics ~= nil or runtime.advises,
+    is_heard = is_on or runtime.advises,
     _core = core_client,
     _log = options.log,
     _rate = options.log_rate,

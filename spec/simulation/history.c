@@ -63,7 +63,6 @@ static struct {
   int64_t until_us;      /* when the faults end */
   process process;       /* of the fiber that makes them */
   bool is_over;          /* the faults have ended */
-  bool has_peace;        /* the programs go on for some time after them */
 } history;
 
 /* ---- troubles ---- */
@@ -365,7 +364,9 @@ static void draw_program(int id) {
       history.mood < MOOD_MILD ? 0 : world_random(-300, 300);
   of->process.preempted = world_chance(300) ? 200 : 0;
   of->n_users = world_chance(300) ? 1 : (int)world_random(2, USERS_MAX);
-  of->ttl_ms = world_random(2, history.has_peace ? 60 : 15) * 1000;
+  of->ttl_ms =
+      world_random(2, history.until_us < programs_behave.end_us ? 60 : 15) *
+      1000;
   of->lock_delay_ms = world_chance(400) ? world_random(1, 10) * 1000 : 0;
   of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
   of->handoff = (int)world_random(1, world_chance(500) ? 4 : 32);
@@ -395,7 +396,6 @@ static void draw_behaviour(behaviour *to) {
   if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
   history.until_us = to->end_us;
   if (history.mood == MOOD_WILD && world_chance(300)) {
-    history.has_peace = true;
     to->end_us += PEACE_US;
   }
 }

@@ -676,13 +676,14 @@ static void explain(el_channel *ch, member_state *at, el_error *err) {
 
 void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   member_state *at = &ch->members[member];
-  int64_t limit_ms = el_health_limit_ms(&ch->health);
+  int64_t limit_ms;
   if (err->code == EL_OK) {
     at->cause_until_ms = at->failed_until_ms = at->connecting_since_ms = 0;
     ch->n_failed = 0;
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
+  limit_ms = el_health_limit_ms(&ch->health);
   /* slow is not dead: the member answers other calls */
   if (err->is_unanswered && !is_silent(ch, limit_ms)) return;
   recreate_soon(at);

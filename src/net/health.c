@@ -44,9 +44,11 @@ int64_t el_health_limit_ms(const el_health *health) {
 static void set_timer(el_health *health) {
   const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);
   int64_t at_ms = health->quiet_since_ms + el_health_limit_ms(health);
-  int64_t look_ms = el_now_ms() + LOOK_MS;
-  el_timers_set(health->timers, &health->timer,
-                last->is_connected || at_ms < look_ms ? at_ms : look_ms);
+  if (!last->is_connected) {
+    int64_t look_ms = el_now_ms() + LOOK_MS;
+    if (look_ms < at_ms) at_ms = look_ms;
+  }
+  el_timers_set(health->timers, &health->timer, at_ms);
 }
 
 /* Counts the time of the calls from now on, because they have waited for the connection. */
