@@ -17,7 +17,7 @@
 ---| "deadlock" # the wait would never end, because an owner in this process holds the lock
 ---| "not_held" # the hold was released before; from `break_lock`: no entry with the given token holds the lock
 ---| "lost" # the hold, or the key of the waiter, was lost
----| "unread" # the last read of the key under this hold failed, so that it is not known what a write would replace: read the key again
+---| "unread" # the last read of the key under this hold failed, so it is not known what a write would replace: read the key again
 ---| "cancelled" # `pending:cancel()` has cancelled the wait
 ---| "closed" # the client was closed
 ---| "unavailable" # etcd is unreachable, or did not answer in time

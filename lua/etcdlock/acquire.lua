@@ -261,7 +261,7 @@ function M.wait(where, lock, opts)
   if lock._given_owner == nil then
     return finish(lock, await_outcome(lock, loop))
   end
-  -- The owner may be used in several coroutines.
+  -- Several coroutines may use this owner, and only one of them may wait for the lock.
   local held_locks = lock._client._held_locks
   held_locks:begin_wait(lock)
   ok, message, code = await_outcome(lock, loop)

@@ -60,7 +60,7 @@ end
 
 --- Raises `text`, as one line, with the position of the nearest caller outside etcdlock.
 function M.raise(text)
-  -- The level cannot be fixed, because Lua versions count tail calls differently.
+  -- The level of the caller is not constant, because Lua versions count tail calls differently.
   local level = 2
   text = escape(text)
   if not HERE then -- bytecode without file names
@@ -147,10 +147,9 @@ function M.is_own_object(value)
   return type(name) == "string" and name:find "^etcdlock%." ~= nil
 end
 
---- Returns `opts`, or an empty table for nil. Raises if `opts` is an object of this library, and
--- unless it is nil or a table whose fields
--- are declared in `options` (name -> option) and have the declared types. `elsewhere` maps each
--- option of another call to the name of that call, for messages.
+--- Returns `opts`, or an empty table for nil. Raises unless `opts` is nil or a table whose fields
+-- are declared in `options` (name -> option) and have the declared types. Raises for an object of
+-- this library. `elsewhere` maps options of other calls to the names of these calls, for messages.
 function M.options(where, opts, options, elsewhere)
   if opts == nil then
     return NO_OPTIONS

@@ -133,8 +133,8 @@ function Events.new(core_client, options, metrics)
   local self = setmetatable({
     --- True if the client has a log function or metrics. Constant.
     is_on = is_on,
-    --- True if calls of the program deliver events: nginx's error log gets losses in any case.
-    -- Constant.
+    --- True if calls of the program deliver events: always in nginx, because losses go to its error
+    -- log. Constant.
     is_heard = is_on or runtime.advises,
     _core = core_client,
     _log = options.log,
@@ -149,12 +149,9 @@ function Events.new(core_client, options, metrics)
     _windows = windows,
     -- True while a window has suppressed events.
     _has_suppressed = false,
-    -- True while the log function runs.
     _is_logging = false,
-    -- True after an error of the log function was reported.
-    _has_reported_error = false,
-    -- True after a leaked lock was reported without a log function.
-    _has_reported_leak = false,
+    _has_reported_error = false, -- an error of the log function
+    _has_reported_leak = false, -- without a log function
     -- Ended holds that are not in `_metrics` yet, because Lua's garbage collector ran when their
     -- end was reported: a list of { name, mode, seconds }.
     _unmeasured = {},
@@ -283,7 +280,7 @@ local function deliver_record(self, record, is_interrupt)
   elseif not self._log and event.event == "leaked" then
     report_leak_without_log(self, event)
   elseif not self._log and event.event == "lost" then
-    -- The program itself has chosen max_hold.
+    -- An end by max_hold is no error, because the program has chosen max_hold.
     runtime.advise(tostring(new_event(event)), event.reason ~= "max_hold")
   end
 end
@@ -424,9 +421,9 @@ function Events:report_released(lock, hold)
 end
 
 --- Reports that the function that ran under `lock` in with_lock has raised `err`. `traceback` shows
--- where. The report is necessary because with_lock raises the error again, so that a program that
--- catches the error sees only the place in with_lock. Without a log function, an error that is not
--- a string is not reported, because a program raises such an error in order to catch it.
+-- where. The report is necessary because with_lock raises the error again: a program that catches
+-- it sees only the place in with_lock. Without a log function, an error that is not a string is not
+-- reported, because a program raises such an error in order to catch it.
 function Events:report_raised(lock, traceback, err)
   local event = {
     event = "raised", name = lock:name(), mode = lock._mode, token = lock:token(),

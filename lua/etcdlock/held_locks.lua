@@ -1,6 +1,6 @@
 --- The record of the locks that one client holds, by name and owner. The main questions to it are:
--- does the owner of a call hold the lock already, so that the call gets the same hold again? Would
--- a try fail, or a wait never end (a deadlock)?
+-- does the owner of a call hold the lock already? (The call then gets the same hold again.) Would a
+-- try fail, or a wait never end (a deadlock)?
 --
 -- In this file, an *exclusive* lock is a lock of any mode except "read" and "permit". The parameter
 -- `wanted` is a lock that a call asks for. `loop` is the event loop in which the call waits; nil:
@@ -15,7 +15,7 @@ local to_string = require("etcdlock.text").to_string
 local HeldLocks = {}
 HeldLocks.__index = HeldLocks
 
--- The owner of a call in the main coroutine where coroutine.running() returns nil there, as in Lua
+-- The owner of calls in the main coroutine if coroutine.running() returns nil for it, as in Lua
 -- 5.1. The table is private, so no caller can pass it as the option `owner`.
 local MAIN = {}
 
@@ -190,7 +190,7 @@ local function release_cut_off(self, group)
   end
 end
 
---- Returns the lock that the owner of the wanted lock holds already, so that the call gets the same
+--- Returns the lock that the owner of the wanted lock holds already; the call then gets the same
 -- hold again. Returns nil if there is none. Always returns nil for a permit, because each call
 -- takes a new one.
 function HeldLocks:find_reentrant(wanted)

@@ -48,8 +48,8 @@ end
 
 -- ---- connect ----
 
--- Raises if the function `name` was called with a colon, so that this module is the first argument,
--- `first`. The message shows the right call, `usage`.
+-- Raises if the function `name` was called with a colon, which makes this module the first
+-- argument, `first`. The message shows the right call, `usage`.
 local function refuse_colon(first, name, usage)
   if first == M then
     check.raise(string.format("%s: call it with a dot, %s, not with a colon", name, usage))
@@ -160,8 +160,8 @@ M.traceback = coroutines.get_traceback
 -- @field not_held the hold was released before; from `break_lock`: no entry with the given token
 --   holds the lock
 -- @field lost the hold, or the key of the waiter, was lost
--- @field unread the last read of the key under this hold failed, so that it is not known what a
---   write would replace: read the key again
+-- @field unread the last read of the key under this hold failed, so it is not known what a write
+--   would replace: read the key again
 -- @field cancelled `pending:cancel()` has cancelled the wait
 -- @field closed the client was closed
 -- @field unavailable etcd is unreachable, or did not answer in time

@@ -140,7 +140,6 @@ function LossListeners:add_waiter(waiter)
   return not self.has_losses
 end
 
---- Removes a waiter.
 function LossListeners:remove_waiter(waiter)
   self._waiters[waiter] = nil
 end

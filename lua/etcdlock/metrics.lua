@@ -175,7 +175,7 @@ function Metrics:measure_ages(held_locks)
     note_age(self, "hold_age", lock, lock._core:held_for())
   end)
   for lock in pairs(self._started) do
-    -- neither granted nor given up, as by an aborted nginx request
+    -- nil: the wait goes on. A wait that ended with its nginx request stays in `_started`.
     if lock._core:wait(0) == nil then
       note_age(self, "wait_age", lock, core.now() - lock._started_at)
     end
@@ -235,7 +235,7 @@ end
 
 -- ---- the page of a client ----
 
--- Names of labels that metrics of etcdlock have, so that the option `labels` must not contain them.
+-- Names of the labels of etcdlock's own metrics. The option `labels` must not contain them.
 local RESERVED = { lock = true, le = true, code = true, kind = true }
 
 --- Returns the option `labels` of client:metrics as a list of { name, value }, sorted by name.

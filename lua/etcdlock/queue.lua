@@ -18,8 +18,8 @@ local KEYS_MAX = 1000
 local PAGE_KEYS, TXN_COUNTS = 1000, 100
 -- The number of keys that one transaction reads with their values: MANY_VALUES if the values of the
 -- previous transaction had at most SMALL_BYTES, else FEW_VALUES. FEW_VALUES of the largest values
--- that etcd accepts by default (1.5 MiB) fit into one answer. After an answer that was too large
--- all the same, it is 1.
+-- that etcd accepts by default (1.5 MiB) fit into one answer. After an answer that was too large,
+-- the number falls to FEW_VALUES, then to 1.
 local FEW_VALUES, MANY_VALUES, SMALL_BYTES = 16, 100, 1024 * 1024
 
 -- ---- reads at one revision ----
@@ -35,7 +35,7 @@ function Snapshot:txn()
 end
 
 -- Sends a transaction. Returns the list of the results of its operations; or nil, message, code,
--- and "too large" if the answer was too large.
+-- and the result of txn:read_failure (src/lua/txn.c).
 -- Sets `_is_over` if no later read of this snapshot can succeed: either etcd has compacted the
 -- revision, or the deadline has passed.
 function Snapshot:read(txn)
@@ -403,9 +403,9 @@ end
 -- `owner`, `lock_delay`) are missing for a candidate of an election, and if another kind of client
 -- wrote the key.
 --
--- A client has one entry for each mode, however many of its owners wait. It has
--- several entries for readers that do not share a key, up to `n` for a semaphore, and one for each
--- multi-lock and each candidate.
+-- A client has one entry for each mode, however many of its owners wait. It has several entries for
+-- readers that do not share a key, up to `n` for a semaphore, and one for each multi-lock and each
+-- candidate.
 -- @table entry
 -- @tfield[opt] boolean held true: the entry holds the lock; false: the entry waits; nil: unknown.
 --   It is unknown only for a multi-lock that is first in this queue, if the queues of its other

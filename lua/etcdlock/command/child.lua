@@ -126,7 +126,6 @@ function Child.start(argv, extra, blocked, on_exit, may_continue)
   }, Child)
 end
 
--- Sends the signal `name` to the whole group.
 function Child:_signal_group(name)
   uv.kill(-self._pid, name)
 end

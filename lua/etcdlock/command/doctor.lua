@@ -90,13 +90,11 @@ local TESTED_RANGE = "3.4 to 3.7"
 
 local problems, has_heading = 0, false
 
--- Prints a line: `label` in `colour`, then `text`.
 local function print_line(label, colour, text)
   io.write("  ", terminal.paint(colour, label), (" "):rep(7 - #label), escape(text), "\n")
   io.flush()
 end
 
--- Prints the heading of a section.
 local function print_heading(text)
   io.write(has_heading and "\n" or "", terminal.paint("bold", text), "\n")
   has_heading = true

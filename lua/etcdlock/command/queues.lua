@@ -49,7 +49,7 @@ local function state_of(entry)
   return entry.held and "holds" or "waits"
 end
 
--- Returns the text of the column NAME. A name with a blank at its begin or end is in quotes, since
+-- Returns the text of the column NAME. A name that begins or ends with a blank is in quotes, since
 -- the column is empty in the rows below the first one of a queue.
 local function format_name(name)
   return (name:find "^%s" or name:find "%s$") and quote(name) or name

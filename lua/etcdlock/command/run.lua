@@ -370,9 +370,8 @@ end
 
 --- Acquires a lock by take(client, started_at), and runs args.command while this lock is held.
 -- `started_at` is the start of this process (os.time). take returns the lock; or nil, message,
--- code. M.run_with returns the exit status of args.command if
--- the command has run and the lock was not lost. Otherwise it returns an exit status that describes
--- the failure.
+-- code. M.run_with returns the exit status of args.command if the command has run and the lock was
+-- not lost. Otherwise it returns an exit status that describes the failure.
 function M.run_with(args, take)
   if not args.command or not args.command[1] then
     local text = "the command to run is missing; write: etcdlock %s%s -- cmd; cmd may be bash"

@@ -73,10 +73,10 @@ end
 -- of the request that has made the client; nil outside a request.
 --
 -- Clients that are made when a worker starts are not recorded, because a module keeps them, nor are
--- those that are made when it exits. If one
--- request has made all recorded clients, the timers end with this request, for two reasons. A
--- client that still exists then is probably kept for later requests. And with `lua_code_cache off`
--- each request has a Lua state of its own, which a timer would keep alive after the request.
+-- those that are made when it exits. If one request has made all recorded clients, the timers end
+-- with this request, for two reasons. A client that still exists then is probably kept for later
+-- requests. And with `lua_code_cache off` each request has a Lua state of its own, which a timer
+-- would keep alive after the request.
 function M.record(client, request)
   local phase = ngx.get_phase()
   if phase == "init_worker" or phase == "exit_worker" then

@@ -46,7 +46,7 @@ function M.choices()
 end
 
 --- Returns the event loop to which the running coroutine yields when it waits. Returns nil if there
--- is none, so that a wait blocks. Returns nil, message, code if a wait would stop the event loop,
+-- is none: a wait then blocks. Returns nil, message, code if a wait would stop the event loop,
 -- because it runs here and the running coroutine cannot yield. `chosen` is connect's option `loop`,
 -- or nil.
 function M.current(chosen)

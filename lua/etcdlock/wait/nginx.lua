@@ -311,7 +311,7 @@ end
 -- Reads one byte. Returns the byte; or nil and the socket's error.
 local function receive(connection, ms)
   connection.socket:settimeout(ms)
-  -- Stays true if nginx ends this light thread here. nginx closes the connection then.
+  -- Stays true if nginx ends this light thread, and closes the connection: M.share must not use it.
   connection.is_being_read = true
   local byte, err = connection.socket:receive(1)
   connection.is_being_read = false

@@ -61,9 +61,9 @@ function M.is_past()
   return false
 end
 
---- Called just before a `with_lock` calls the program's function. In nginx it returns a record for
--- is_cut_off, and takes one argument: the library's function that makes the call, which is on the
--- stack as long as the program's function runs. Returns nil outside nginx.
+--- Called just before a `with_lock` calls the program's function. Returns a record for is_cut_off
+-- in nginx, nil elsewhere. The argument, used in nginx only, is the library's function that makes
+-- the call: it is on the stack as long as the program's function runs.
 function M.run() end
 
 --- Returns true if the hold is of a `with_lock` whose function was aborted: by ngx.exit, ngx.exec
