@@ -17,26 +17,26 @@ enum {
   DELETED_MAX = 16,
   DELAYED_MAX = 64,
   LATE_MS = 250, /* by which a call may outlast its timeout */
-  /* Without faults, by when a free lock is granted, on a line with a round trip of up to 0.25 s: the
-   * first lock of a client takes five round trips, if a batch is in flight. */
+  /* By when a free lock is granted without faults, on a network with a round trip of up to 0.25 s:
+   * the first lock of a client takes five round trips if a batch is in flight. */
   PROMPT_US = 1500 * WORLD_MS,
   LOOK_US = 200 * WORLD_MS,
   HANDOFF_US =
       50 * WORLD_MS + 20 * WORLD_MS, /* and until the last hold is told */
-  /* of three members one hangs: by when a free lock is granted */
+  /* by when a free lock is granted if one of three members hangs */
   HANG_US = 2500 * WORLD_MS,
-  REREAD_MS = 10000, /* by when a waiter reads again, or by its TTL */
-  KEEPALIVE_DIV = 3, /* what a client learns of by its keepalive takes TTL/3 */
+  REREAD_MS = 10000, /* a waiter reads again every max(TTL, this) */
+  KEEPALIVE_DIV = 3, /* by its keepalive a client learns of a loss within TTL/3 */
   STEADY_TTL_MS = 5000, /* the loss of one member ends no hold with this TTL */
   /* A hold ends 200 ms before its lease does. The rest is for clocks of different rates. */
   MARGIN_US = 190 * WORLD_MS,
-  /* A client may be granted a lock if its own key existed so long ago, because an answer may take so
-   * long: only an admin deletes it. */
+  /* After an admin has deleted a key, the client may be granted the lock for this time, because
+   * an answer may take so long. */
   FRESH_US = 15 * WORLD_S,
   EFFECT_US = 15 * WORLD_S, /* how long faults have effects after their end */
   LONG_AGO_US = -1000 * WORLD_S,
   OLD_US = 10 * WORLD_S, /* after the faults, how long an old key may stay */
-  /* without faults: over a long way the first connection takes longer than the health check allows */
+  /* without faults: a slow first connection may take longer than the health check allows */
   FAILED_MAX = 2,
   /* a call with a shorter timeout may get no answer in time, also without faults */
   SHORT_MS = 2500
@@ -58,7 +58,8 @@ typedef struct gone_key {
   size_t len;
 } gone_key;
 
-/* A hold that ended by a crash, or because it was not proven in time, and so blocks others for its lock delay. */
+/* A hold that ended by a crash, or because it was not proven in time, and so blocks others for its
+ * lock delay. */
 typedef struct delayed_hold {
   wish wish;
   int64_t token, until_us;
@@ -177,7 +178,7 @@ static user *next_user(user *of) {
   return &in->users[id];
 }
 
-/* From |ended_us| on, the hold of |of| is over without a release. */
+/* Records the lock delay of |of|, whose hold ended at |ended_us| without a release. */
 static void add_delay(const user *of, int64_t ended_us) {
   of->in->delayed_until_us = world_now_us() + of->in->lock_delay_ms * WORLD_MS;
   if (of->in->lock_delay_ms == 0 || is_sabotaged(of->token)) return;
@@ -186,8 +187,9 @@ static void add_delay(const user *of, int64_t ended_us) {
       of->wish, of->token, ended_us + of->in->lock_delay_ms * WORLD_MS};
 }
 
-/* As user_holds, but by the clock of the process of |of|. If the end of max_hold and the hold deadline
- * have both passed in a stop, the client may keep the key as after a crash, but need not. */
+/* As user_holds, but by the clock of the process of |of|. Records the lock delay of a hold that has
+ * expired. If max_hold and the hold deadline have both passed in a stop, the client may keep the
+ * key for the lock delay, but need not. */
 static bool holds(user *of, int64_t *left_us) {
   bool it;
   el_loss loss;
@@ -318,8 +320,8 @@ static void check_token(user *of, int name) {
 
 /* ---- fairness ---- */
 
-/* A key has at most |handoff| holds, all of which begin within HANDOFF_US. (The users of
- * a program that lingers take their key again.) */
+/* A key has at most |handoff| holds, all of which begin within HANDOFF_US. Not checked if the
+ * program lingers, because its users take their key again. */
 static void check_fairness(const user *of, int name) {
   name_record *record = &checks.names[name];
   if (of->wish.mode == EL_MODE_PERMIT || of->wish.mode == EL_MODE_READ) return;
@@ -339,8 +341,8 @@ static void check_fairness(const user *of, int name) {
   }
 }
 
-/* The users of one program wait in one queue for each kind of lock. Readers share a key, and permits
- * have a key each, so that their order is etcd's. */
+/* The users of one program wait in one queue for each kind of lock. Not checked: readers, which
+ * share a key, and permits, whose order is etcd's, because each has a key. */
 static void check_turn(user *of) {
   if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
       of->wish.try_once) {
@@ -407,7 +409,7 @@ static bool is_in_the_way(const user *of, const lock_key *it) {
   return true;
 }
 
-/* Tells whether as many others hold a permit, or were first, as there are permits. */
+/* Tells whether the other users that hold a permit, or joined before |of|, need all permits. */
 static bool are_permits_taken(const user *of) {
   int n = 0;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
@@ -458,7 +460,8 @@ static bool has_rival(const user *of) {
   return false;
 }
 
-/* A plain lock reads the keys of permits below its name, page by page. */
+/* Returns how soon |of| gets a free lock. A plain lock takes longer if it reads the keys of permits
+ * below its name, part by part. */
 static int64_t prompt_us(const user *of) {
   return of->wish.mode == EL_MODE_LOCK && programs_behave.kinds == KINDS_PERMIT
              ? 3 * PROMPT_US
@@ -509,8 +512,8 @@ static bool is_used(const program *in, int name) {
   return false;
 }
 
-/* Tells whether the client of |from| has created keys with a later lease, so that the lease of |from|
- * has ended for it. */
+/* Tells whether the client of |from| has created keys with a later lease: for the client, the lease
+ * of |from| has ended then. */
 static bool is_old(const lease_record *from) {
   for (const lease_record *it = from + 1; it < checks.leases + checks.n_leases;
        it++) {
@@ -521,8 +524,8 @@ static bool is_old(const lease_record *from) {
   return false;
 }
 
-/* After the faults, a client soon deletes what it has left with an old lease, for example by a request
- * that etcd has applied late. With a lock delay the key of a lost hold stays. */
+/* After the faults, a client soon deletes what it has left with an old lease, for example by a
+ * request that etcd has applied late. With a lock delay the key of a lost hold stays. */
 static void look_at_old_keys(void) {
   for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.cluster, i);
@@ -579,7 +582,7 @@ static void check_time(const user *of, int64_t took_us, int64_t limit_ms) {
   }
 }
 
-/* Without faults a try is answered at once. */
+/* A wait ends by its timeout. Without faults, a try ends at once. */
 static void check_wait(const user *of) {
   int64_t took_us =
       world_now_us() - of->joined_us - (of->in->stopped_us - of->stopped_us);
@@ -620,7 +623,8 @@ static void check_failure(user *of, const el_error *err) {
 
 static bool is_key_of(const user *of, el_bytes key);
 
-/* A key that an admin has deleted must not lead to a grant. (A hand-over is told by a watch only.) */
+/* A key that an admin has deleted must not lead to a grant. Not checked after a handoff
+ * (was_granted): the client then learns of the deletion from its watch only. */
 static void check_deleted(const user *of) {
   if (of->wish.mode == EL_MODE_READ || of->wish.mode == EL_MODE_PERMIT ||
       checks.was_granted[of->token] || of->in->stopped_us != of->stopped_us) {
@@ -643,7 +647,7 @@ static void check_grant(user *of) {
   checks.was_granted[of->token] = true;
   if (is_sabotaged(of->token) || !holds(of, &left_us)) return;
   check_exclusion(of);
-  /* the look at another hold may have waited for a mutex of a process that is stopped */
+  /* check_exclusion has waited for a mutex of a stopped process: the hold may have ended since */
   if (world_now_us() != now_us) return;
   if (!has_own_keys(of)) {
     world_violate("a grant has its keys", "%s", describe(of));
@@ -672,7 +676,7 @@ void checks_on_decided(user *of, const el_error *err) {
   check_grant(of);
 }
 
-/* The key of |of| is gone, or it is attached to another lease. */
+/* The loss "deleted" means that the key is gone, "replaced" that it has another lease. */
 static void check_cause(const user *of, el_loss loss) {
   const etcd_key *key =
       etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
@@ -722,9 +726,9 @@ static bool may_pass_on(const user *of) {
 void checks_on_released(user *of, const el_error *err) {
   if (of->in->is_closing) return;
   if (err->code == EL_OK) {
-    /* With faults a delete may be repeated, and then the first may have deleted the key. Without an
-     * answer to its delete, a client cannot tell whether an admin has revoked a lease whose time is
-     * over. */
+    /* Not checked with faults: if a delete is repeated, the first may have deleted the key. Not
+     * checked either after the hold deadline if the key was gone before: without an answer to its
+     * delete, the client cannot tell a revoked lease from one that has expired. */
     if (of->gone_us != 0 && checks.is_calm && !may_pass_on(of) &&
         (of->gone_us >= of->proven_until_us ||
          world_now_us() < of->proven_until_us)) {
@@ -859,8 +863,8 @@ static bool is_passed_on(const user *writer, int name, int64_t token) {
   return false;
 }
 
-/* A write is applied only during its hold, once, and in the order of the calls. (Permits are held by
- * several users at once, so their writes have no order.) */
+/* A write is applied only during its hold, once, and in the order of the calls. (Permits are held
+ * by several users at once, so their writes have no order.) */
 static void check_written(const etcd_key *datum) {
   char text[DATUM_MAX];
   int number, name, program_id, user_id, *last;
@@ -930,8 +934,9 @@ static bool is_key_of(const user *of, el_bytes key) {
   return at != NULL;
 }
 
-/* |key| of a hold is gone: if its lease has ended, its holders must have known before. (A client that
- * has tried to delete a key, and then does not find it, takes it for deleted if its lease is alive.) */
+/* |key| of a hold is gone: if its lease has expired, its holders must have known before. |gone_us|
+ * is not set if the client may not notice: with faults, it takes a key that it has tried to delete,
+ * and then does not find, for deleted by itself if its lease is alive. */
 static void check_ended(const etcd_key *key, etcd_cause cause) {
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->token != key->create_rev || !is_key_of(it, key->key)) continue;
@@ -1000,9 +1005,9 @@ static void check_gone(const gone_key *gone) {
   }
 }
 
-/* Notes until when the holds are proven. (The look ends a hold whose time is over, so it must not
- * disturb a user that waits for that.) A hold whose key an admin has deleted is lost when its key is
- * read, every TTL/3, even if watches are silent. */
+/* Notes until when the holds are proven. The look itself ends a hold whose time is over, so it
+ * skips a user that waits for the end of its hold. A hold whose key an admin has deleted is lost
+ * when its key is read, every TTL/3, even if watches are silent. */
 static void look_at_holds(void) {
   int64_t left_us;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {

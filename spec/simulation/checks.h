@@ -7,7 +7,7 @@
 #include "etcd/txn.h"
 #include "program.h"
 
-/* What a history does to its programs. The promises differ. */
+/* What a history does to its programs. It decides which promises are checked. */
 typedef enum mood {
   MOOD_CALM,  /* no faults */
   MOOD_DEAF,  /* as if a proxy held the events of all watches back */
@@ -18,13 +18,13 @@ typedef enum mood {
 
 enum { DATUM_MAX = 64 }; /* bytes of a value that a user writes */
 
-/* Begins the checks of a history whose data are in |cluster|. |is_true|: etcd renews no lease that is
- * gone. */
+/* Begins the checks of a history whose data are in |cluster|. |is_true|: etcd renews no lease that
+ * is gone. */
 void checks_begin(etcd *cluster, mood of, bool is_true);
 void checks_end(void);
 int64_t checks_n_grants(void);
 
-/* Takes each change of the data. */
+/* Called for each change of a key in etcd. */
 void checks_on_change(void *arg, const etcd_change *change);
 
 /* The faults have ended, and no revoke of a lease was refused. */
@@ -34,14 +34,12 @@ void checks_on_peace(void);
 void checks_on_sabotage(int64_t create_rev);
 
 void checks_on_join(user *of);
-/* The wait of |of| has ended with |err|. */
 void checks_on_decided(user *of, const el_error *err);
 /* |of| is about to release, or sees that its hold is lost. */
 void checks_on_release(user *of);
-/* The release of |of| has ended with |err|. */
 void checks_on_released(user *of, const el_error *err);
-/* |of| is about to write by its hold. Returns the number of the write, and its key and value in |key|
- * and |value|; 0: there were too many. */
+/* |of| is about to write by its hold. Returns the number of the write, and its key and value in
+ * |key| and |value|; 0: there were too many. */
 int checks_on_write(const user *of, char *key, char *value);
 void checks_on_written(user *of, int number, const el_txn_answer *answer);
 /* The call of |of| that began at |begun_us| with |timeout_ms| has ended. */

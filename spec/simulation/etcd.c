@@ -84,7 +84,7 @@ int64_t draw_us(const etcd *cluster, int64_t min_us, int64_t max_us) {
   return world_random(min_us, max_us > min_us ? max_us : min_us);
 }
 
-/* A member that goes down has sent the writes of its calls to the leader. */
+/* Tells whether the leader gets the request. A member that goes down has sent its writes before. */
 static bool is_reachable(const task *it) {
   bool is_sent = it->call == NULL && world_now_us() < it->at->down_until_us;
   return it->cluster->leader >= 0 && (is_sent || member_is_connected(it->at));
@@ -170,7 +170,7 @@ void call_end(etcd_call *call, const failure *why) {
   events->on_status(arg, why->status, why->text);
 }
 
-/* etcd notices in time that the client has gone, in a quarter of the cases, before it has begun. */
+/* In a quarter of the cases, etcd notices in time: it never applies the requests of the call. */
 void etcd_cancel(etcd_call *call) {
   bool is_in_time = world_chance(250);
   for (task *it = call->cluster->first_task; it != NULL; it = it->next) {
@@ -512,7 +512,6 @@ static omissions draw_omissions(const etcd_options *options) {
   return (omissions){of_names, of_all, world_chance(options->omits_more)};
 }
 
-/* Returns the revision that a read of |it| sees. */
 static int64_t read_rev(const task *it) {
   bool is_stale = world_chance(it->cluster->options.stale_read);
   int64_t rev = it->at->rev;
@@ -547,7 +546,7 @@ static const failure *read_grant(task *it, const uint8_t *bytes, size_t len) {
   return NULL;
 }
 
-/* Sets |header| as the answer will have it. The member has applied what the answer is about. */
+/* Sets |header|. The answer to a write leaves when the member has applied the write. */
 static Etcd__ResponseHeader *fill(const task *it,
                                   Etcd__ResponseHeader *header) {
   etcd__response_header__init(header);
@@ -624,7 +623,7 @@ static void start_next(etcd_call *call) {
   if (it->failure == NULL && world_chance(call->cluster->options.keep_break)) {
     it->failure = pick(breaks, 3);
   }
-  /* etcd fills the header before it renews the lease */
+  /* set now, because etcd fills the header before it renews the lease */
   it->rev = it->at->rev;
   it->term = member_term(it->at);
   start(it);
@@ -764,7 +763,7 @@ void etcd_message(etcd_call *call, const uint8_t *bytes, size_t len) {
   }
 }
 
-/* A watch stream stays open (v3rpc/watch.go), and a unary call is served by its message. */
+/* Ends a keepalive stream. A watch stream stays open (v3rpc/watch.go), a call has its answer. */
 void etcd_half_close(etcd_call *call) {
   call->is_half_closed = true;
   if (call->how != NULL && call->how->serve == serve_keepalive &&

@@ -85,8 +85,8 @@ void etcd_set_options(etcd *cluster, const etcd_options *options);
 typedef struct etcd_call_events {
   /* The member sends a message. |bytes| is valid during the call only. */
   void (*on_message)(void *arg, const uint8_t *bytes, size_t len);
-  /* The member ends the call with a status of gRPC. |text| is empty if |status| is 0. It is the last
-   * event, and frees the call. */
+  /* The member ends the call with a status of gRPC. |text| is empty if |status| is 0. It is the
+   * last event, and frees the call. */
   void (*on_status)(void *arg, int status, const char *text);
 } etcd_call_events;
 

@@ -286,7 +286,7 @@ struct task {
   txn *txn;
   int64_t lease, ttl_s; /* of a request about a lease */
   bool with_keys;
-  int64_t rev; /* in the header of a keepalive, and the term */
+  int64_t rev; /* like |term|: in the header of a keepalive's answer */
   uint64_t term;
   Etcd__WatchRequest *watch_request;
 
@@ -294,7 +294,7 @@ struct task {
   uint8_t *bytes;
   size_t len;
   struct watch *watch; /* whose message it is; may be gone if !is_event */
-  bool is_event;       /* an event of |watch|, which ends with it */
+  bool is_event;       /* an event of |watch|; dropped if |watch| ends */
 };
 
 typedef struct watch {

@@ -16,7 +16,6 @@ static const failure ttl_too_large = {STATUS_OUT_OF_RANGE,
 
 static bool is_alive(const grant *it) { return it->ended_us == INT64_MAX; }
 
-/* Returns the last grant of |id|. */
 static grant *find_last(const etcd *cluster, int64_t id) {
   for (size_t i = cluster->n_leases; i-- > 0;) {
     if (cluster->leases[i]->id == id) return cluster->leases[i];

@@ -116,7 +116,7 @@ static txn *read_txn(const uint8_t *bytes, size_t len, int levels) {
   return it;
 }
 
-/* More levels than operations are refused anyway. */
+/* Each level has an operation, and etcd refuses more than OPS_MAX: deeper ones need not be read. */
 txn *txn_read(const uint8_t *bytes, size_t len) {
   return read_txn(bytes, len, OPS_MAX + 2);
 }
@@ -529,7 +529,7 @@ static void fill_kvs(const evaluation *ev, const etcd_key *const *keys,
   }
 }
 
-/* Without an order etcd reads one key more than the limit, by the order of keys, and sorts them. */
+/* Tells whether etcd reads only the first keys of the range, one more than the limit. */
 static bool takes_first(const Etcd__RangeRequest *range) {
   return range->limit > 0 && range->max_create_revision == 0 &&
          range->sort_order == ETCD__RANGE_REQUEST__SORT_ORDER__NONE;

@@ -303,7 +303,7 @@ void watch_on_message(etcd_call *call, const uint8_t *bytes, size_t len) {
 
 /* ---- compaction ---- */
 
-/* Returns whether an event of |by| waits so long that etcd reads it from the history. */
+/* Returns whether an event of |by| waits for more than SLOW_US: etcd reads it from the history. */
 static bool is_slow(const etcd *cluster, const watch *by) {
   for (const task *it = cluster->first_task; it != NULL; it = it->next) {
     if (it->is_event && it->watch == by &&

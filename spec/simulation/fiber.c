@@ -19,7 +19,7 @@
 enum {
   STACK_BYTES = 256 * 1024,
   READY_MAX = 256,
-  /* so many turns without an event between them are an endless loop */
+  /* more turns than this without an event between them are an endless loop */
   TURNS_MAX = 1000 * 1000
 };
 

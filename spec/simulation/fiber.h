@@ -1,6 +1,6 @@
 /* simulation fiber: the threads of the simulated processes, which take turns on one thread of the
- * system. A fiber runs until it blocks; then another fiber runs, or the next event. Which of several
- * fibers that could run does run is decided at random.
+ * system. A fiber runs until it blocks; then another fiber runs, or the next event. Which of
+ * several fibers that could run does run is decided at random.
  *
  * threads.c puts fibers in the place of pthreads, so the product's own threads are fibers. */
 #ifndef SIMULATION_FIBER_H
@@ -32,7 +32,7 @@ process *process_self(void);
 /* Returns the process whose clock the fiber that runs sees; NULL: none. */
 const process *process_of_clock(void);
 
-/* Lets the fiber that runs see the clock of |of|; returns the process before. */
+/* Lets the fiber that runs see the clock of |of|; returns the process whose clock it saw. */
 const process *process_swap_clock(const process *of);
 
 /* Waits until fiber_wake is called with |on|, or until |until_us| by the world's clock. Returns

@@ -492,7 +492,7 @@ static void complete_initial(grpc_call *call, bool is_received) {
   }
 }
 
-/* The reads keep the references to |call| valid until the status was taken. */
+/* |call| lives at least until complete_reads, which drops a reference with the status. */
 static void end_call(grpc_call *call, int status, const char *details) {
   if (call->is_ended) return;
   call->is_ended = true;
@@ -522,7 +522,7 @@ static void on_status(void *arg, int status, const char *text) {
   end_call(call, status, text);
 }
 
-/* A call that is ended here: the member learns of it. */
+/* Ends a call at the client; the member learns of it later. */
 static void cancel(grpc_call *call, int status, const char *details) {
   if (call->is_ended) return;
   if (call->ex != NULL) network_cancel(call->ex);

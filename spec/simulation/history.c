@@ -1,9 +1,9 @@
 /* simulation history: draws the programs, the network and the faults of one history, and runs it.
  *
  * In 3 of 10 histories there are no faults, so that normal operation is tested, too. In some there
- * are only faults under which a client must still serve its users in time. In the others the kinds of
- * faults and their number differ widely. In some of these the programs go on for some time after the
- * faults. In the end the users finish, and nothing may be left. */
+ * are only faults under which a client must still serve its users in time. In the others the kinds
+ * of faults and their number differ widely. In some of these the programs go on for some time after
+ * the faults. In the end the users finish, and nothing may be left. */
 #include "history.h"
 
 #include <inttypes.h>
@@ -139,8 +139,8 @@ static void restart(int member) {
   etcd_restart(history.cluster, member, soon(3000));
 }
 
-/* One member closes its connections. Of three members, one may also hang, or, if it does not lead, be
- * restarted. The members take turns, because a client that has lost one uses the next. */
+/* One member closes its connections. Of three members, one may also hang, or, if it does not lead,
+ * be restarted. The members take turns, because a client that has lost one uses the next. */
 static void make_mild(void) {
   int member = history.next_member++ % history.n_members;
   int64_t until_us = soon(6000);
@@ -266,7 +266,7 @@ static void end_faults(void) {
     }
   }
   world_trace("the faults end");
-  /* The client leaves a lease whose revoke is refused to its end. */
+  /* If etcd refuses revokes, the client leaves old leases to expire, so their keys stay. */
   if (history.options.denied == 0) checks_on_peace();
 }
 
@@ -439,7 +439,7 @@ static bool have_ended(void) {
 }
 
 static bool is_empty(void) {
-  remove_detached(); /* a write may be applied late */
+  remove_detached(); /* a late write may have put such a key again */
   return etcd_n_keys(history.cluster) == 0 &&
          etcd_n_leases(history.cluster) == 0;
 }

@@ -68,8 +68,8 @@ typedef struct connection_events {
   void (*on_broken)(void *arg, const char *why);
 } connection_events;
 
-/* Connects. |keepalive_us|, |timeout_us|: when nothing is received for so long while calls are
- * under way, the client sends a ping; without an answer in time the connection is broken. */
+/* Connects. When nothing is received for |keepalive_us| while calls are under way, the client sends
+ * a ping; without an answer within |timeout_us| the connection is broken. */
 connection *network_connect(process *of, const char *name, int64_t keepalive_us,
                             int64_t timeout_us, const connection_events *events,
                             void *arg);

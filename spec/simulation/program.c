@@ -168,7 +168,6 @@ static const el_txn_answer *commit(user *of, el_guarded *guarded,
   return el_guarded_wait(guarded, 0);
 }
 
-/* Writes to the data that the lock protects. */
 static void write_data(user *of) {
   int64_t begun_us = world_now_us(), stopped_us = of->in->stopped_us;
   int64_t timeout_ms = world_random(WRITE_MIN_MS, WRITE_MAX_MS);
@@ -216,7 +215,6 @@ static void use(user *of) {
   }
 }
 
-/* Waits until the hold is lost, for at most |hold_us|. */
 static void wait_lost(user *of, int64_t hold_us) {
   int64_t stopped_us = of->in->stopped_us;
   bool is_told;
@@ -237,7 +235,6 @@ static void hold(user *of) {
     wait_lost(of, hold_us);
     return;
   }
-  /* A user looks at its hold from time to time, and stops when it is lost. */
   while (world_now_us() < begun_us + hold_us && !of->in->is_closing &&
          user_holds(of, &left_us)) {
     rest(of, world_random(0, hold_us / 4 + 1));
@@ -329,7 +326,7 @@ static el_client *connect_client(program *of) {
   return client;
 }
 
-/* The last user is told of the close by its calls. */
+/* Closes the client, and waits until the users have ended: their calls fail after the close. */
 static void end_client(program *of) {
   take_lua(of);
   of->is_closing = true;

@@ -121,7 +121,6 @@ void program_close(program *of);
 /* The program is stopped by SIGSTOP until |until_us|. */
 void program_stop(program *of, int64_t until_us);
 
-/* Tells whether |of| has ended. */
 bool program_has_ended(const program *of);
 
 /* Tells, at the clock of its process, whether |of| holds its lock. |left_us|: for how long the hold
