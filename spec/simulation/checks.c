@@ -25,8 +25,8 @@ enum {
       50 * WORLD_MS + 20 * WORLD_MS, /* and until the last hold is told */
   /* by when a free lock is granted if one of three members hangs */
   HANG_US = 2500 * WORLD_MS,
-  REREAD_MS = 10000, /* a waiter reads again every max(TTL, this) */
-  KEEPALIVE_DIV = 3, /* by its keepalive a client learns of a loss within TTL/3 */
+  REREAD_MS = 10000,    /* a waiter reads again every max(TTL, this) */
+  KEEPALIVE_DIV = 3,    /* a keepalive tells a client of a loss, within TTL/3 */
   STEADY_TTL_MS = 5000, /* the loss of one member ends no hold with this TTL */
   /* A hold ends 200 ms before its lease does. The rest is for clocks of different rates. */
   MARGIN_US = 190 * WORLD_MS,

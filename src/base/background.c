@@ -21,7 +21,6 @@ static struct {
 } background = {.mu = PTHREAD_MUTEX_INITIALIZER,
                 .ended = PTHREAD_COND_INITIALIZER};
 
-/* Adds |change|, 1 or -1, to n_running. */
 static void count_running(int change) {
   pthread_mutex_lock(&background.mu);
   background.n_running += (unsigned)change;

@@ -147,8 +147,8 @@ static const struct {
 /* ---- the message ---- */
 
 /* Plain messages for the texts of gRPC core and of the libraries that it uses, which gRPC does not
- * promise. Nothing but the message depends on them. The first row whose |part| occurs in the details
- * applies. */
+ * promise. Nothing but the message depends on them. The first row whose |part| occurs in the
+ * details applies. */
 static const struct {
   const char *part;
   const char *message; /* NULL: the details are plain enough */

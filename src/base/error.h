@@ -44,7 +44,7 @@ typedef struct el_error {
   bool is_lease_gone; /* etcd does not know the lease (any more) */
   /* etcd rejects the request because of its token; with a new token it may accept it */
   bool is_token_bad;
-  /* authentication is disabled in etcd, so that no token is needed */
+  /* authentication is disabled in etcd, so no token is needed */
   bool is_auth_off;
   bool is_unanswered; /* no answer came before the deadline */
   /* etcd has applied the request, but the answer exceeds the size limit of a message */

@@ -16,8 +16,8 @@
 
 enum { ESCAPED_LEN = 4 }; /* \x0a: the escape of one byte */
 
-/* Returns the number of bytes of the UTF-8 character at |at|, and sets |*code|. Returns 0 if the bytes
- * are no valid UTF-8. */
+/* Returns the number of bytes of the UTF-8 character at |at|, and sets |*code|. Returns 0 if the
+ * bytes are no valid UTF-8. */
 static size_t decode(const unsigned char *at, uint32_t *code) {
   /* the smallest character of each length */
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

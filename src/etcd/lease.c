@@ -259,8 +259,8 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
   end_stream(ka, err);
 }
 
-/* etcd may have applied the renewal that is awaited. The session sends it again, to the new member,
- * and the hold deadline then counts from the time at which it was sent again. */
+/* Ends the awaited renewal with an error. The session sends it again, to the new member. etcd may
+ * apply both: the hold deadline counts from the second. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_keepalive *ka = EL_CONTAINER_OF(listener, el_keepalive, listener);
   el_error err;

@@ -49,8 +49,8 @@ static bool await_cause(status_call *call, const el_member_status *status) {
                                     &call->wait);
 }
 
-/* Returns whether the call is to be sent again. After the first answer it is, if the member requires
- * a token. The member in use may have failed to give one: then another member is in use now. */
+/* Returns whether the call is sent again: after the first answer, if the member requires a token;
+ * later, if the member in use gave no token, because another member is in use now. */
 static bool may_repeat(const status_call *call, const el_error *err) {
   if (call->n_repeats == 0) return err->is_token_bad;
   return err->is_retriable &&

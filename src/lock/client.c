@@ -118,10 +118,10 @@ static void stop_if_closed(el_client *cl) {
  * passes the news on.
  *
  * The order of the steps is important:
- *  1. Losses come first. After the session has expired, no holder may look held and no waiter may be
- *     granted. A renewed session must not take over holds that it does not cover. The hold deadline
- *     ends before the holds are marked as lost one by one; otherwise some of them would still look
- *     held while others are lost.
+ *  1. Losses come first. After the session has expired, no holder may look held and no waiter may
+ *     be granted. A renewed session must not take over holds that it does not cover. The hold
+ *     deadline ends before the holds are marked as lost one by one; otherwise some of them would
+ *     still look held while others are lost.
  *  2. The hold deadline is published after the lost locks are marked (see el_hold_deadline). The
  *     grants that it covers come after that.
  *  3. The local queues start their next waiters, because each step before may have freed an entry.

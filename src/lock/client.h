@@ -24,7 +24,7 @@ el_client *el_client_new(const el_connect_options *options, el_error *err);
  * @thread lua */
 void el_client_begin_close(el_client *cl, int64_t budget_ms);
 
-/* el_client_has_stopped tells whether the I/O thread has stopped, so that el_client_join returns at
+/* el_client_has_stopped tells whether the I/O thread has stopped: if so, el_client_join returns at
  * once. It must not be called after el_client_join. @thread lua */
 bool el_client_has_stopped(el_client *cl);
 

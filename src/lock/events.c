@@ -88,8 +88,8 @@ void el_events_note(el_events *events, const el_event *event) {
   pthread_mutex_unlock(&events->mu);
 }
 
-/* |has_some| is set before the change: a thread that sees the new state also sees |has_some|, and
- * then waits for the mutex in el_events_take. */
+/* |has_some| is set before the change, so a thread that sees the new state also sees |has_some|. It
+ * then calls el_events_take, which waits for the mutex, and gets the event. */
 bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to) {
   bool is_changed;

@@ -171,8 +171,8 @@ bool el_shared_is_forked(const el_shared *shared);
  * "closed" or "forked". @thread lua */
 bool el_shared_is_usable(const el_shared *shared, el_error *err);
 
-/* el_shared_stood_still tells whether the session has not been stepped for a second or more after it
- * was due, because the process or the machine did not run. |err| then says for how long.
+/* el_shared_stood_still tells whether the session has not been stepped for a second or more after
+ * it was due, because the process or the machine did not run. |err| then says for how long.
  * @thread any */
 bool el_shared_stood_still(const el_shared *shared, el_error *err);
 

@@ -17,11 +17,11 @@
 
 typedef struct el_waiter el_waiter;
 
-/* el_grant is what a waiter gets when it is granted; valid during the call only. */
+/* el_grant describes a new hold; the argument of |granted|, valid during that call only. */
 typedef struct el_grant {
-  int64_t token;       /* create_revision of the key */
-  int64_t mod_rev;     /* where the write order begins (el_write_order_init) */
-  const el_keys *keys; /* valid during the call only */
+  int64_t token;   /* create_revision of the key */
+  int64_t mod_rev; /* where the write order begins (el_write_order_init) */
+  const el_keys *keys;
   el_hold_deadline *deadline; /* the hold deadline of the key's session */
 } el_grant;
 
@@ -54,8 +54,8 @@ struct el_waiter {
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
   /* owned; the value that the enqueue puts; freed at the grant */
   el_bytes value;
-  /* limit of the wait as the caller gave it; without one, until etcd is first reached. For
-   * messages */
+  /* for messages: the caller's limit of the wait; if there is none, the limit until etcd is first
+   * reached */
   int64_t timeout_ms;
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   uint8_t mode;        /* el_mode */

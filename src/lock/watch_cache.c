@@ -41,7 +41,7 @@ static void drop(cached *one) {
 }
 
 /* Records the revision of each event, also of EL_WATCH_CREATED: a watch that was created again, on
- * another stream, may have missed the events before. */
+ * another stream, may have missed earlier events. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   cached *one = EL_CONTAINER_OF(watch, cached, watch);
   if (event->kind == EL_WATCH_REFUSED) {

@@ -22,8 +22,8 @@ struct el_watcher {
   int64_t changes; /* number of changes so far */
   int64_t rev;     /* store revision of the last change, 0: unknown */
   int64_t passed;  /* value of |changes| at the last el_watcher_pass */
-  /* Owned. After |passed| changes only a change of this key counts. If it has no data, a change of
-   * any key counts. */
+  /* Owned. While |changes| is |passed|, only a change of this key counts; without data: a change of
+   * any key. */
   el_bytes only;
   el_error err; /* why the watcher has ended; code EL_OK: it has not */
 

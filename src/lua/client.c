@@ -98,8 +98,8 @@ static el_nret l_connect(lua_State *L) {
 
 /* ---- methods ---- */
 
-/* client:usable() returns true; or nil, message, code if the client is closed, or was created before
- * a fork. */
+/* client:usable() returns true; or nil, message, code if the client is closed, or was created
+ * before a fork. */
 static el_nret l_client_usable(lua_State *L) {
   el_error err;
   if (!el_lua_client_is_usable(el_lua_check_box(L, 1, EL_LUA_CLIENT), &err)) {

@@ -137,7 +137,8 @@ static el_nret has_stopped(lua_State *L) {
   return 1;
 }
 
-/* A transaction of a collected client: the client, whose methods fail, too. */
+/* The method txn of a collected client. It returns the client, whose methods fail as those of a
+ * transaction must. */
 static el_nret itself(lua_State *L) {
   lua_settop(L, 1);
   return 1;

@@ -371,8 +371,8 @@ static el_nret l_client_end_nginx_wait(lua_State *L) {
 }
 
 /* client:unbind(id, lock) unbinds |lock| from the connection |id|: the end of the connection no
- * longer releases the lock. Returns true if no other lock is bound to the connection, so that it is
- * free, its number |id| was received, and no byte was or will be sent. */
+ * longer releases the lock. Returns true if the connection is free (no other lock is bound to it),
+ * its number |id| was received, and no byte was or will be sent. */
 static el_nret l_client_unbind(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t id = check_id(L, 2);
@@ -387,8 +387,8 @@ static el_nret l_client_unbind(lua_State *L) {
 
 /* client:merge_connections(from, into) binds the locks of the connection |from| to the connection
  * |into| instead. Returns whether the number |from| had been received and no byte was or will be
- * sent over that connection, which is now free. If one of the connections has ended, it changes nothing and
- * returns nil. */
+ * sent over that connection, which is now free. If one of the connections has ended, it changes
+ * nothing and returns nil. */
 static el_nret l_client_merge_connections(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t from = check_id(L, 2), into = check_id(L, 3);

@@ -24,8 +24,8 @@ enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
  * they are in a call of the resolver. */
 enum { DIAGNOSES_STOP_MS = 100 };
 
-/* An attempt of a call has so much more time than the health check gives it: otherwise each call
- * would end by its own timeout, before the check. */
+/* Milliseconds by which the timeout of an attempt exceeds the limit of the health check. Otherwise
+ * each call would end by its own timeout, before the check. */
 enum { ATTEMPT_MORE_MS = 500 };
 
 enum {
@@ -38,18 +38,19 @@ enum {
   FIRST_MS = 3000,
   FIRST_TLS_MS = 5000,
   CONNECT_DOUBLINGS = 2,
-  /* A connection takes two round trips, and four with TLS; a lost packet takes up to three more. */
+  /* The limits are at least this times what an answer takes. A connection takes two round trips,
+   * four with TLS; a lost packet takes up to three more. */
   CONNECT_ANSWERS = 6,
   CONNECT_TLS_ANSWERS = 8,
   CONNECT_MOST_MS = 20000 /* gRPC's default */
 };
 
 enum {
-  /* How long a name server may take. When the time is over, the addresses known so far are used: some
-   * name servers never answer for IPv6. */
+  /* How long a name server may take. When the time is over, the addresses known so far are used,
+   * because some name servers never answer for IPv6. */
   DNS_MS = 1500,
-  /* The same in every second attempt. The resolver asks the second name server if the first one has not
-   * answered for 5 s, and gRPC lets it look at the clock once a second. */
+  /* The same in every second attempt, so that the second name server can answer. The resolver asks
+   * it after 5 s, and gRPC lets the resolver look at the clock once a second. */
   LONG_DNS_MS = 8000
 };
 
@@ -220,7 +221,7 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
-      /* A lock service inside a cluster is not behind a web proxy. */
+      /* Ignores http_proxy: a lock service inside a cluster is not behind a web proxy. */
       INT_ARG(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
       /* Clients of one process share no connection and no backoff. */
       INT_ARG(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
@@ -399,8 +400,8 @@ static bool is_connected(el_health *health) {
 }
 
 /* An attempt to connect has its own limit. While it is under way, another member is tried; but if
- * the client is connecting to all of them, it waits. Once connected, the member has the time for an
- * answer that it took for the connection. */
+ * the client is connecting to all of them, it waits. Once connected, the member gets the time for
+ * an answer again: more if the connection took long. */
 static bool is_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   member_state *at = &ch->members[ch->current];
@@ -415,9 +416,9 @@ static bool is_unresponsive(el_health *health) {
   return false;
 }
 
-/* Leaves the member in use, which is silent. The next member is tried, and later this one on another
- * connection: a firewall may have forgotten the connection, or the address may stand for several
- * members. */
+/* Leaves the member in use, which is silent. The next member is tried, and later this one on
+ * another connection: a firewall may have forgotten the connection, or the address may stand for
+ * several members. */
 static void leave(el_channel *ch, const el_error *cause) {
   if (!is_connecting(&ch->members[ch->current])) {
     drop_channel(&ch->members[ch->current]);
@@ -548,7 +549,6 @@ void el_channel_add_listener(el_channel *ch, el_failover_listener *listener) {
   TAILQ_INSERT_TAIL(&ch->listeners, listener, link);
 }
 
-/* Tells whether no answer has come for |limit_ms|. */
 static bool is_silent(const el_channel *ch, int64_t limit_ms) {
   return el_now_ms() >= ch->health.heard_ms + limit_ms;
 }
@@ -684,7 +684,7 @@ void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   limit_ms = el_health_limit_ms(&ch->health);
-  /* slow is not dead: the member answers other calls */
+  /* the member is only slow: it answers other calls */
   if (err->is_unanswered && !is_silent(ch, limit_ms)) return;
   recreate_soon(at);
   if (ch->tls != NULL && err->is_unexplained && el_tls_reload(ch->tls)) {

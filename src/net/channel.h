@@ -74,8 +74,8 @@ void el_channel_set_token(el_channel *ch, const char *token);
 const char *el_channel_token(const el_channel *ch);
 
 /* el_channel_fail_over makes the next member the one in use, because of |cause|, and calls the
- * listeners. It does nothing if |member| is not in use. If no answer has come for |limit_ms|, it also
- * closes the connection; otherwise it does nothing if |member| is the only one. @thread io */
+ * listeners. It does nothing if |member| is not in use. If no answer has come for |limit_ms|, it
+ * also closes the connection; otherwise it does nothing if |member| is the only one. @thread io */
 void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
                           const el_error *cause);
 

@@ -5,26 +5,26 @@
 #include "base/container_of.h"
 
 enum {
-  /* etcd elects a new leader 1 s to 2 s after the end of the last one. The first limit is short, so
-   * that a repeated request is sent soon after the election. */
+  /* The least limit. An election takes 1 s to 2 s; a repeat is to be sent soon after it. */
   LIMIT_MIN_MS = 600,
-  /* The first answer has more time, because the disk may be slow, and a write that is sent again makes
-   * it slower. */
+  /* The limit until the first answer: longer, because the disk may be slow, and a repeated write
+   * makes it slower. */
   LIMIT_FIRST_MS = 1200,
   LIMIT_MAX_MS = 2500,
-  /* If no other member can be tried, the first answer has LIMIT_MAX_MS, and later ones up to this. */
+  /* The greatest limit if there is no other member. LIMIT_MAX_MS is then that until the first
+   * answer. */
   LIMIT_ALONE_MAX_MS = 10000,
   DOUBLINGS_MAX = 4,
-  /* Answers of one kind differ by less. If a packet is lost, TCP waits for one round trip or two
-   * before it sends the packet again. */
+  /* The limit is at least this times what the slowest recent answer took. After a loss, TCP waits
+   * for one round trip or two before it sends the packet again. */
   SLOWEST_TIMES = 4,
-  /* While a call waits for the connection, the check looks so often whether there is one. */
+  /* milliseconds between two looks whether the connection that a call waits for is there */
   LOOK_MS = 50,
-  /* of a call that waited for the connection, which was quicker than that */
+  /* Divides the time of a call that waited for the connection, and so for its round trips. */
   ROUND_TRIPS = 3,
-  /* A connection takes two round trips, but only one if a proxy accepts it. */
+  /* Divides the time of a connection: two round trips, but only one if a proxy accepts it. */
   CONNECTION_DIVISOR = 2,
-  /* an answer that was slow counts for fewer and fewer of the next ones */
+  /* |slowest_ms| shrinks by this part at each answer, to forget a slow one */
   FORGET_DIVISOR = 8
 };
 
@@ -61,7 +61,6 @@ static void start_calls(el_health *health) {
   }
 }
 
-/* Cancels the calls that were sent before |until_ms|. */
 static void cancel_before(el_health *health, int64_t until_ms) {
   el_health_call *call;
   while ((call = TAILQ_FIRST(&health->pending)) != NULL &&
@@ -73,8 +72,8 @@ static void cancel_before(el_health *health, int64_t until_ms) {
 }
 
 /* An answer does not move the timer. So the timer may fire too early, and is then set again. The
- * answers of a new member say nothing about the calls to the one before: these have the rest of
- * their limit. */
+ * answers of a new member say nothing about calls to the previous one: these keep the rest of their
+ * limit. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
   int64_t now_ms = el_now_ms(), limit_ms = el_health_limit_ms(health);

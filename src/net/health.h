@@ -48,7 +48,7 @@ struct el_health {
   int64_t quiet_since_ms;
   int64_t heard_ms; /* by el_now_ms: when el_health_heard was called last */
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
-  int64_t left_until_ms; /* the limit of the calls to the member before */
+  int64_t left_until_ms; /* until when calls to the previous member may take */
   int64_t slowest_ms;    /* how long the slowest recent answer took */
   bool is_measured;      /* a connection or an answer has come */
   bool is_answered;      /* an answer has come */

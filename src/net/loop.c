@@ -35,11 +35,11 @@
 #include "net/loop_driver.h"
 #include "net/net_int.h"
 
-/* What must be available when a loop starts. gRPC starts 4 threads and one for each core, but for at
- * least 2 and at most 32 cores (measured: 6 threads with 2 cores, 12 with 8, 20 with 16, 36 with
+/* What must be available when a loop starts. gRPC starts 4 threads and one for each core, but for
+ * at least 2 and at most 32 cores (measured: 6 threads with 2 cores, 12 with 8, 20 with 16, 36 with
  * 64). When it is used, it takes some more threads and descriptors. If gRPC cannot get them, it
- * hangs or aborts. If gRPC already runs, a new loop needs only its own thread and the descriptors of
- * a connection. */
+ * hangs or aborts. If gRPC already runs, a new loop needs only its own thread and the descriptors
+ * of a connection. */
 enum {
   GRPC_THREADS = 8,
   GRPC_CORES_MIN = 2,
@@ -65,7 +65,7 @@ static atomic_int n_loops;
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_live_call);
 
-/* An object that gRPC may still use, so that it cannot be freed yet. */
+/* An object that cannot be freed yet, because gRPC may still use it. */
 typedef struct deferred_free {
   bool (*try_free)(void *arg); /* returns true if it has freed the object */
   void *arg;

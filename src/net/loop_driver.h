@@ -66,9 +66,9 @@ void el_loop_driver_release(el_loop_driver *driver, bool is_driving);
  * @thread any @locks loop_driver->mu */
 bool el_loop_driver_is_lua(el_loop_driver *driver);
 
-/* el_loop_driver_exists returns whether any thread drives the loop, so that it may have to be woken
- * up for a command. If no thread drives, no wake-up is needed, because the next thread that drives
- * runs the inbox first. @thread any @locks loop_driver->mu */
+/* el_loop_driver_exists returns whether any thread drives the loop. If none does, a command needs
+ * no wake-up, because the next thread that drives runs the inbox first.
+ * @thread any @locks loop_driver->mu */
 bool el_loop_driver_exists(el_loop_driver *driver);
 
 /* el_loop_driver_return_to_io makes the I/O thread drive at once if no thread drives the loop.

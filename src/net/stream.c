@@ -140,8 +140,8 @@ const char *el_stream_address(const el_stream *st) {
   return el_channel_address(st->ch, st->member);
 }
 
-/* gRPC core sends the metadata at once on a connection, unless as many streams and calls are open on
- * it as the server allows. */
+/* On a connection, gRPC core sends the metadata of a stream at once. If it has not, as many streams
+ * and calls are open as the server allows. */
 bool el_stream_is_refused(const el_stream *st) {
   return !st->is_opened && el_channel_is_connected(st->ch, st->member);
 }

@@ -276,8 +276,8 @@ static wait_entry *attach(el_wake_server *server, connection *conn) {
   return earlier;
 }
 
-/* Reads from |conn|, at most to the end of an id. Returns a wait that the caller passes to abandon,
- * or NULL. Called under server->mu. */
+/* Reads from |conn|, at most to the end of an id. Returns the result of attach; NULL if the id is
+ * incomplete. Called under server->mu. */
 static wait_entry *receive_from(el_wake_server *server, connection *conn) {
   ssize_t n = recv(conn->fd, conn->received + conn->n_received,
                    ID_DIGITS - conn->n_received, MSG_DONTWAIT);
@@ -415,7 +415,7 @@ static void *serve(void *arg) {
         is_stopping = true;
       } else if (tag == &server->socket.listen_fd) {
         accept_connection(server);
-        /* The host may have called el_wake_server_receive before the accept. */
+        /* The host's own call may have come before the accept, and so have missed the id. */
         el_wake_server_receive(server);
       } else {
         /* Receive first, because an id that was sent just before the connection ended decides which

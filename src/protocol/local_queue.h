@@ -13,10 +13,10 @@
  *
  * - A plain lock, a write lock and a multi-lock have one entry at a time. A write lock has one more
  *   entry for each holder that was downgraded. A semaphore has up to as many entries as permits.
- * - Handoff: an acquisition that ends its hold passes its key to the next one that waits. This saves
- *   two writes to etcd, but other clients that queue behind the key wait longer. So the handoff
- *   budget limits the holds by one key, and the time from the grant by etcd until the last of them
- *   begins. (Cohort locks, Dice et al. 2012, have the same bound.)
+ * - Handoff: an acquisition that ends its hold passes its key to the next one that waits. This
+ *   saves two writes to etcd, but other clients that queue behind the key wait longer. So the
+ *   handoff budget limits the holds by one key, and the time from the grant by etcd until the last
+ *   of them begins. (Cohort locks, Dice et al. 2012, have the same bound.)
  * - Sharing: several readers hold by one key, within the same budget. When it is spent, the next
  *   reader gets a key of its own.
  * - Linger: after the last unlock the entry may keep its key for a while, without an acquisition.
@@ -199,8 +199,8 @@ typedef struct el_local_action {
     /* an acquisition of this client has the lock, or joined earlier */
     EL_FAILED_LOCKED_LOCALLY,
     EL_FAILED_LOCKED, /* another client has the lock */
-    /* etcd refused the request (the last error of the entry tells why), or the lease for it (the last
-     * error of the session tells why) */
+    /* etcd refused the request (the last error of the entry tells why), or the lease for it (the
+     * last error of the session tells why) */
     EL_FAILED_REFUSED,
     /* the key was deleted while the acquisition waited */
     EL_FAILED_KEY_LOST

@@ -128,10 +128,10 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
 }
 
 /* A compare on a range must hold for all keys of the range, and an empty range compares as revision
- * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges are empty, and
- * with a larger one only if no key was put since. Then the answer lists the older keys, as that of an
- * enqueue does. A try that fails writes nothing. The repeat of a try that succeeded also writes
- * nothing, because it finds our own key. */
+ * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges are empty,
+ * and with a larger one only if no key was put since. Then the answer lists the older keys, as that
+ * of an enqueue does. A try that fails writes nothing. The repeat of a try that succeeded also
+ * writes nothing, because it finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
   int64_t below = action->walk.below;
@@ -271,12 +271,12 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
 
 /* ---- answers ---- */
 
-/* A version of etcd or a proxy may omit a field of an answer. (etcd 3.7 omits leases in some answers,
- * see above.) The table shows what follows. No omitted field makes a lock free that another client
- * holds.
+/* A version of etcd or a proxy may omit a field of an answer. (etcd 3.7 omits leases in some
+ * answers, see above.) The table shows what follows. No omitted field makes a lock free that
+ * another client holds.
  *
  * field                 read for                     if it is missing
- * --------------------  ---------------------------  ------------------------------------------------
+ * --------------------  ---------------------------  ---------------------------------------------
  * header, revision      the token, order of answers  the answer cannot be read (etcd/kv.c)
  * cluster_id            another cluster's answer     the answer cannot be read
  * raft_term             a proof of a lease           the answer cannot be read
@@ -287,16 +287,16 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * a response            its operation                the results do not fit
  * kvs: key              which key it is              the answer cannot be read
  * kvs: create_revision  which key is older           the answer cannot be read
- * kvs: mod_revision     whether our key was changed  if our key also lacks its lease, the hold is lost
- *                                                    (also if we have changed the key ourselves)
- * kvs: our lease        whether our key is an entry  a wait, a try and the proof of a hold fail with
- *                                                    "protocol"; a lingering lock is released; a
- *                                                    release succeeds
+ * kvs: mod_revision     whether our key was changed  if our key also lacks its lease, the hold is
+ *                                                    lost (also if we have changed the key)
+ * kvs: our lease        whether our key is an entry  a wait, a try and the proof of a hold fail
+ *                                                    with "protocol"; a lingering lock is released;
+ *                                                    a release succeeds
  * kvs: another lease    whether a key is an entry    the key counts as user data only if its list
- *                                                    shows our own key with its lease. For a reader,
+ *                                                    shows our own key with its lease. For a reader
  *                                                    and beyond 4 MiB of keys, another read of the
- *                                                    same answer shows our key. A lingering lock does
- *                                                    not see that waiter
+ *                                                    same answer shows our key. A lingering lock
+ *                                                    does not see that waiter
  * kvs: value            the label of the holder      a message has no label
  * more                  the end of a list            the list ends if it is shorter than its limit
  * count                 keys missing in a list       a list without our own key is not checked
@@ -304,7 +304,8 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * watch event: type     whether a key was deleted    read as a put without a lease
  * watch event: lease    whether a key was detached   our hold is lost; a waiter reads the queue
  * watch event: revision events before our key        a holder ignores the event, and the next proof
- *                                                    of its hold finds a loss; a waiter reads the queue
+ *                                                    of its hold finds a loss; a waiter reads the
+ *                                                    queue
  * watch header          missed events                the queue is read, or the watch starts again
  * keepalive: TTL        whether the lease is alive   the lease has ended
  * keepalive: raft_term  a proof of the lease         no proof
@@ -317,8 +318,8 @@ static el_queue_key own_of(const el_op_result *result) {
                         .lease = result->kvs[0].lease};
 }
 
-/* Tells whether |own|, one of our keys, lacks the lease with which we put it. The key was not changed
- * since, so the server does not show leases. */
+/* Tells whether |own|, one of our keys, lacks the lease with which we put it. The key was not
+ * changed since, so the server does not show leases. */
 static bool kv_lacks_lease(const el_kv *own) {
   return own->lease == 0 && own->mod_rev == own->create_rev;
 }
@@ -351,11 +352,11 @@ static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
 }
 
 enum {
-  /* The number of keys of each range in the second part of a walk. With etcd's default limit of
-   * 1.5 MiB for a value, that many keys of one range fit into a message of 32 MiB. */
+  /* The number of keys of each range in the second part of a walk. So many values of etcd's default
+   * limit, 1.5 MiB, fit into a message of 32 MiB. */
   WALK_SECOND = 16,
-  /* The next part has at most WALK_GROWTH times as many keys, and about this number of bytes. etcd
-   * sorts all keys of the range for each part, so that a walk has few parts. */
+  /* Parts grow, because etcd sorts all keys of the range for each part. The next part has at most
+   * WALK_GROWTH times as many keys, and about WALK_BYTES bytes. */
   WALK_GROWTH = 16,
   WALK_BYTES = 4 * 1024 * 1024,
   /* A part that was too large is read again with 1/WALK_SHRINK of its keys. */
@@ -469,8 +470,8 @@ static blockers find_blockers(const el_keys *keys,
   return found;
 }
 
-/* Sets |walk|, the part that |answer| lists, to the next part. If the keys are small, that is a larger
- * part that begins at our key again, so that its list, too, shows our key. */
+/* Sets |walk|, the part that |answer| lists, to the next part. If the keys are small, that is a
+ * larger part that begins at our key again, so that its list, too, shows our key. */
 static void go_on(el_walk *walk, const el_txn_answer *answer,
                   const blockers *found) {
   size_t bytes = 0, n = 0;
@@ -485,8 +486,8 @@ static void go_on(el_walk *walk, const el_txn_answer *answer,
   }
 }
 
-/* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. Returns false
- * if no key blocks ours, but a key without a lease in |answer| has the form of an entry that does. */
+/* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. Returns
+ * false if no key blocks ours, but a key without a lease would if it were an entry. */
 static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
                            const el_txn_answer *answer, int64_t rev,
                            el_entry_event *event) {
@@ -624,8 +625,8 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
   return EL_CONTENTION_NONE;
 }
 
-/* Tells whether |list| lacks the first key of |keys|, which has the create_revision |rev|, or shows it
- * without its lease. */
+/* Tells whether |list| lacks the first key of |keys|, which has the create_revision |rev|, or shows
+ * it without its lease. */
 static bool hides_own(const el_keys *keys, const el_op_result *list,
                       int64_t rev) {
   for (size_t i = 0; i < list->n_kvs && list->kvs[i].create_rev >= rev; i++) {
@@ -636,8 +637,8 @@ static bool hides_own(const el_keys *keys, const el_op_result *list,
   return true;
 }
 
-/* Tells whether a list of |answer| lacks keys. A list with |max_create_rev| leaves out younger keys,
- * which |count| counts. */
+/* Tells whether a list of |answer| lacks keys. A list with |max_create_rev| leaves out younger
+ * keys, which |count| counts. */
 static bool lacks_keys(const el_keys *keys, const el_entry_action *action,
                        const el_txn_answer *answer) {
   uint32_t limit = limit_of(keys, action);

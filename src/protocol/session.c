@@ -16,20 +16,20 @@ enum {
   ELECTION_MS = 4000,
   RENEW_DIVISOR_MAX = 5,
   /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
-   * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be
-   * slow. It is at least ANSWER_TIMES what the slowest recent answer took: after a loss, TCP sends a
+   * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be slow.
+   * It is at least ANSWER_TIMES what the slowest recent answer took: after a loss, TCP sends a
    * packet again when one round trip or two have passed. */
   ANSWER_DIVISOR = 8,
   ANSWER_MIN_MS = 250,
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
-  /* A proof takes two answers: to a keepalive, and to a read. The proof of the grant does not count if
-   * less time is left, but needs no more than TTL/2. */
+  /* The proof of the grant counts only if time for the next proof is left: for two answers, to a
+   * keepalive and to a read, but no more than TTL/2. */
   PROOF_ANSWERS = 2,
   PROOF_DIVISOR = 2,
-  /* On a slow network, a keepalive is answered before the read that proves the one before it. Its
-   * own read does not wait for that. */
+  /* Reads in flight at most. On a slow network, a keepalive is answered while the read that proves
+   * the previous keepalive is in flight. The next read does not wait for that one. */
   READS_MAX = 2,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
@@ -149,8 +149,8 @@ static void on_proof(el_session *session, const el_session_event *event,
     session->proven_rev = event->rev;
   }
   if (proven == NULL) {
-    /* The answer proves no keepalive, normally because its raft term differs. The new leader has to
-     * renew the lease before the lease can be proven. */
+    /* The answer proves no keepalive, normally because its raft term differs. The lease can be
+     * proven only after the new leader has renewed it, so the next keepalive is sent early. */
     int64_t soonest = session->latest.sent_ms + REPROVE_MS;
     if (session->renewing_since == 0 && session->renew_at > soonest) {
       session->renew_at = soonest > now_ms ? soonest : now_ms;
@@ -169,8 +169,8 @@ static void read_key(el_session *session, el_session_actions *out) {
   }
 }
 
-/* On a slow network, a keepalive may be answered before there is a key to read. Then the read is sent
- * now, because the first proof is old. */
+/* On a slow network, a keepalive may be answered before there is a key to read. Then the read is
+ * sent now, because the first proof is old. */
 static void on_holds_changed(el_session *session, const el_session_event *event,
                              el_session_actions *out) {
   bool is_first = session->holds == 0;

@@ -95,7 +95,7 @@ int64_t el_write_order_initial_rev(el_mode mode, int64_t rev);
 
 /* el_write_order_init begins the order of a new hold. |mod_rev| is the result of
  * el_write_order_initial_rev; after a handoff, it is the result of el_write_order_handoff_rev for
- * the hold before. @thread any */
+ * the previous hold. @thread any */
 void el_write_order_init(el_write_order *order, int64_t mod_rev);
 
 /* el_write_order_handoff_rev returns the mod_revision of the order key for the next hold by the

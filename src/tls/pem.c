@@ -48,8 +48,8 @@ static bool read_all(el_pem_text *to, int fd) {
   return n_read == to->len;
 }
 
-/* Reads the file that is open as |fd|. It calls fstat before it reads. If the file changes between
- * the two, it differs from file_stat, so that the next el_pem_has_changed finds the change. */
+/* Reads the file that is open as |fd|. It calls fstat first: if the file changes before it is read,
+ * it differs from file_stat, and the next el_pem_has_changed finds the change. */
 static bool read_open_file(el_pem_text *to, const el_pem *pem, int fd,
                            el_error *err) {
   if (fstat(fd, &to->file_stat) != 0 || !S_ISREG(to->file_stat.st_mode)) {

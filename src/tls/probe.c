@@ -116,7 +116,6 @@ static bool open_connection(el_probe_connection *conn, probe *p) {
   }
   for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
        at = at->ai_next) {
-    /* Divides the time that is left equally among the addresses that are left. */
     int64_t now = el_now_ms();
     failure = try_address(conn, at,
                           now + (p->deadline_ms - now) / count_addresses(at));
