@@ -1,5 +1,5 @@
--- Tests the nginx flash sale demo (examples/openresty/demo.lua) and the nginx configurations that
--- users copy: examples/openresty/minimal.conf and README's.
+-- Tests the nginx flash sale demo (examples/openresty/demo.lua) and the nginx configuration that
+-- users copy: examples/openresty/minimal.conf.
 -- Needs: no sanitizer.
 
 -- The demo runs on LuaJIT and loads the same modules as its nginx.
@@ -97,12 +97,10 @@ describe("the complete nginx configuration", function()
     file:close()
   end
 
-  -- Runs nginx with the configuration |text| and calls |check| with a function that returns the
-  -- body of a path.
-  local function serve(text, check)
+  it("minimal.conf serves its locations /with_lock and /resty_lock without a Lua error", function()
     local etcd, own_port = Etcd.start { tls = false }, port.free()
     local directory = temporary.directory()
-    configure(text, directory, own_port, etcd)
+    configure(assert(read_file "examples/openresty/minimal.conf"), directory, own_port, etcd)
     local nginx = proc.talk({
       "nginx", "-p", directory, "-c", directory .. "/nginx.conf", "-e", "stderr",
       "-g", "daemon off; user root; pid nginx.pid;",
@@ -113,19 +111,8 @@ describe("the complete nginx configuration", function()
       etcd:stop()
     end)
     wait.eventually(function() return http.get(own_port, "/").status end, 10, "nginx answers")
-    check(function(path) return http.get(own_port, path).body end)
+    assert.matches("^token %d+\n$", http.get(own_port, "/with_lock").body)
+    assert.matches("^waited [%d.e-]+ s\n$", http.get(own_port, "/resty_lock").body)
     assert.is_nil(nginx:errors():match "%[error%].*lua.*", nginx:errors())
-  end
-
-  it("minimal.conf serves its locations /with_lock and /resty_lock without a Lua error", function()
-    serve(assert(read_file "examples/openresty/minimal.conf"), function(get)
-      assert.matches("^token %d+\n$", get "/with_lock")
-      assert.matches("^waited [%d.e-]+ s\n$", get "/resty_lock")
-    end)
-  end)
-
-  it("of README serves its location /buy without a Lua error", function()
-    local block = assert(documents.blocks("nginx")[1], "README shows none")
-    serve(block.text, function(get) assert.matches("^sold, token %d+\n$", get "/buy") end)
   end)
 end)

@@ -16,7 +16,3 @@ it_with_promtool("the alerts fire for a hanging wait or hold, not for busy or id
     promtool("check", "rules", RULES)
     promtool("test", "rules", TESTS)
   end)
-
-it("doc/production.md shows the alerts", function()
-  assert.is_truthy(assert(read_file "doc/production.md"):find(assert(read_file(RULES)), 1, true))
-end)

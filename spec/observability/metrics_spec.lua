@@ -233,14 +233,15 @@ describe("the metrics of a client", function()
       "etcdlock.join_metrics: texts[1] = 1, wanted a string")
   end)
 
-  it("are those of doc/observability.md, and doc/production.md has no other", function()
+  it("are those of doc/observability.md, and the alerts use no other", function()
     local client, known = connect { metrics = true }, {}
     local text = assert(read_file "doc/observability.md")
+    local alerts = assert(read_file "examples/prometheus/alerts.yml")
     for name in assert(client:metrics()):gmatch "# HELP (%S+)" do
       assert.is_truthy(text:find("`" .. name .. "`", 1, true), name)
       known[name] = true
     end
-    for name in (text .. assert(read_file "doc/production.md")):gmatch "etcdlock_[%l_]+" do
+    for name in (text .. alerts):gmatch "etcdlock_[%l_]+" do
       assert.is_true(known[name:gsub("_bucket$", "")], name)
     end
   end)

@@ -3,7 +3,6 @@
 --
 --   lua                   run it unchanged
 --   lua nginx             run it unchanged in a content handler
---   nginx                 run nginx with it (spec/nginx/demo_spec.lua)
 --   sh                    run it in a shell, after the preceding blocks of its chapter
 --   LANGUAGE FILE.NAME    write it to that file, for the shell of its chapter
 --   text printed          compare it with the output of the preceding block ("…": any text)
@@ -39,7 +38,7 @@ local function kind_of(info)
   if files then return "run elsewhere", files end
   local name = info:match "^%l+ ([%w_-]+%.[%w_.-]+)$"
   if name then return "file", name end
-  if ({ lua = true, ["lua nginx"] = true, nginx = true, sh = true })[info] then return info end
+  if ({ lua = true, ["lua nginx"] = true, sh = true })[info] then return info end
   local but = info:match "^text printed(.*)$"
   if but == "" or but == ", but for numbers" then return "printed", but ~= "" and "numbers" end
   return nil, info
