@@ -67,9 +67,9 @@
 ---@field env? boolean `false`: the client ignores the environment variables (default: true)
 ---@field loop? string event loop to which waiting calls yield. `"luv"`, `"copas"`: needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always block (default: detected)
 ---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its nginx requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
----@field log? fun(event: table) function that is called with each [event](observability.md#the-log): a lock was waited for, acquired, released, lost, [leaked](#locks), and others (default: standard error: the first leaked lock)
+---@field log? fun(event: table) function that is called with each [event](observability.md#the-log) (default: standard error: the first leaked lock)
 ---@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the further events and logs their number (default: 100)
----@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? labels of the wait and hold times in [`client:metrics`](observability.md#metrics). `true`: one label for all names. A list of up to 100 patterns such as `"stock/*"`: the first pattern that fits the name. A function: its result for the name and the mode (default: none)
+---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? how locks are [labelled](observability.md#metrics) in `client:metrics`. Without it, the page lacks the metrics with the label `lock` (default: none)
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
@@ -121,7 +121,7 @@
 
 ---The options of `client:metrics`.
 ---@class (exact) etcdlock.MetricsOptions
----@field labels? table<string, string> that are added to all values, to tell the values of several clients apart
+---@field labels? table<string, string> labels for all values of the page, for example to tell several clients apart
 
 ---An entry of `client:queue`. The fields that describe the client (`host`, `pid`, `since`, `owner`,
 ---`lock_delay`) are missing for a candidate of an election, and if another kind of client wrote the
@@ -164,9 +164,8 @@
 local client = {}
 
 ---Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
----in etcd. If the owner holds the lock already, the call returns the same hold with `count` + 1,
----and sends no request.
----Raises for an unknown option, a wrong type.
+---in etcd. If the owner holds the lock already, the call returns the same lock object with `count`
+---+ 1, and sends no request; the owner has to unlock as often.
 ---Fails with timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not
 ---free within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once,
 ---if the wait would never end; `lost` if the key of the waiter was deleted.
@@ -180,7 +179,6 @@ function client:lock(name, opts) end
 ---Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
 ---writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
 ---tell whether the lock is held, the call creates a key in the queue, and then deletes this key.
----Raises for an unknown option, a wrong type.
 ---Fails with locked, deadlock, lost, or a request error: `locked` only if etcd or this client knows
 ---that another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock`
 ---if a wait would never end, for example if the owner of a read hold asks for the write lock;
@@ -199,18 +197,17 @@ function client:try_lock(name, opts) end
 ---the call returns `true, nil, "no stock"`. So check the results of `fn` as well: `local ok, sold,
 ---why = client:with_lock("stock", sell)`, then `if ok and not sold`.
 ---
----`os.exit` within `fn` ends the process at once. In Lua 5.2 and later and in LuaJIT,
----`os.exit(code, true)` first closes the Lua state, which releases the lock. After any other
----`os.exit` the lock stays taken for the TTL.
+---`os.exit` within `fn` ends the process at once, mostly [without a
+---release](production.md#fork-ctrl-c-exit).
 ---
 ---If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
 ---be released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
 ---`fn`: `fn` has run, so do not repeat the work blindly. If only etcd's confirmation of the release
 ---is missing, the call succeeds.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:lock, not_held: followed by true and the results if `fn` has run.
 ---@param name string
----@param opts? etcdlock.LockOptions may be left out
+---@param opts? etcdlock.LockOptions
 ---@param fn fun(lock: etcdlock.Lock): ... called with the lock
 ---@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil
@@ -221,7 +218,6 @@ function client:with_lock(name, opts, fn) end
 ---coroutine that calls, so all callbacks that run in one coroutine are the same owner. If an owner
 ---asks twice for a lock before it has got the lock, the second call waits until the hold of the
 ---first one ends. So give each callback an `owner` of its own.
----Raises for an unknown option, a wrong type.
 ---Fails with deadlock, or a request error: if the call could not start.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -232,7 +228,6 @@ function client:lock_async(name, opts) end
 
 ---Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
 ---for the writers that queued before it.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -242,7 +237,6 @@ function client:lock_async(name, opts) end
 function client:read_lock(name, opts) end
 
 ---As `client:try_lock`, for a read lock.
----Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -252,10 +246,10 @@ function client:read_lock(name, opts) end
 function client:try_read_lock(name, opts) end
 
 ---As `client:with_lock`, for a read lock.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock.
 ---@param name string
----@param opts? etcdlock.LockOptions may be left out
+---@param opts? etcdlock.LockOptions
 ---@param fn fun(lock: etcdlock.Lock): ... called with the lock
 ---@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil
@@ -263,7 +257,6 @@ function client:try_read_lock(name, opts) end
 function client:with_read_lock(name, opts, fn) end
 
 ---As `client:lock_async`, for a read lock.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -274,8 +267,8 @@ function client:read_lock_async(name, opts) end
 
 ---Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
 ---before it. A lock of `client:lock` counts as a writer of its name, too. If the owner of a write
----hold asks for a read lock, it gets the same hold, with `count` + 1.
----Raises for an unknown option, a wrong type.
+---hold asks for a read lock, it gets the same hold, with `count` + 1. If the owner of a read hold
+---asks for a write lock, the call fails with `deadlock`.
 ---Fails as client:lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -285,7 +278,6 @@ function client:read_lock_async(name, opts) end
 function client:write_lock(name, opts) end
 
 ---As `client:try_lock`, for a write lock.
----Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -295,10 +287,10 @@ function client:write_lock(name, opts) end
 function client:try_write_lock(name, opts) end
 
 ---As `client:with_lock`, for a write lock.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock.
 ---@param name string
----@param opts? etcdlock.LockOptions may be left out
+---@param opts? etcdlock.LockOptions
 ---@param fn fun(lock: etcdlock.Lock): ... called with the lock
 ---@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil
@@ -306,7 +298,6 @@ function client:try_write_lock(name, opts) end
 function client:with_write_lock(name, opts, fn) end
 
 ---As `client:lock_async`, for a write lock.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
@@ -321,7 +312,6 @@ function client:write_lock_async(name, opts) end
 ---releases all names. The hold is lost if any of its keys is lost, and a guarded write is applied
 ---only while all keys exist. If the owner then asks for one of the names, it gets the same hold,
 ---with `count` + 1.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock: `deadlock`, at once, if the owner holds some of the names already, but has
 ---no hold that covers all of them.
 ---@param names string[] 1 to 60
@@ -332,7 +322,6 @@ function client:write_lock_async(name, opts) end
 function client:multi_lock(names, opts) end
 
 ---As `client:try_lock`, for several names. If one of them is taken, the call takes none.
----Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param names string[] 1 to 60
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -342,10 +331,10 @@ function client:multi_lock(names, opts) end
 function client:try_multi_lock(names, opts) end
 
 ---As `client:with_lock`, for several names.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock.
 ---@param names string[] 1 to 60
----@param opts? etcdlock.LockOptions without `linger`; may be left out
+---@param opts? etcdlock.LockOptions without `linger`
 ---@param fn fun(lock: etcdlock.Lock): ... called with the lock
 ---@overload fun(self: etcdlock.Client, names: string[], fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil
@@ -353,7 +342,6 @@ function client:try_multi_lock(names, opts) end
 function client:with_multi_lock(names, opts, fn) end
 
 ---As `client:lock_async`, for several names.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param names string[] 1 to 60
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -366,7 +354,6 @@ function client:multi_lock_async(names, opts) end
 ---order in which they queued. Sends no request. A semaphore and a lock of the same name are
 ---independent of each other. If programs use different `n` (see [Changing n](#changing-n)), up to
 ---the largest `n` permits are held, and waiters do not always get them in order.
----Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
 ---@param n integer number of permits, 1 to 1000
@@ -377,7 +364,6 @@ function client:semaphore(name, n) end
 
 ---Creates an election: the first candidate in the queue of the name leads and publishes a value,
 ---such as its address. Any client can read or observe the leader. Sends no request.
----Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
 ---@return etcdlock.Election|nil
@@ -387,9 +373,8 @@ function client:election(name) end
 
 ---Returns a function. A call of this function takes the lock, passes its arguments to `fn`, and
 ---releases the lock when `fn` ends.
----Raises for a wrong type.
 ---@param name string
----@param opts? etcdlock.LockOptions may be left out
+---@param opts? etcdlock.LockOptions
 ---@param fn function
 ---@overload fun(self: etcdlock.Client, name: string, fn: function): function
 ---@return function
@@ -403,17 +388,16 @@ function client:wrap(name, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:status() end
 
----Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
----requests: one to acquire the lock and one to release it.
+---Returns counters since `connect`. Sends no request.
 ---Fails with closed: only in a finalizer that runs after the client was collected.
 ---@return etcdlock.Stats|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:stats() end
 
----Returns the counters of `client:stats`, and the times of waits and holds that connect's option
----`metrics` asks for, in Prometheus' text format (text/plain; version=0.0.4). Sends no request.
----Raises for an unknown option, a wrong type, a label that Prometheus does not allow.
+---Returns a page with the client's [metrics](observability.md#metrics) in Prometheus' text format.
+---Sends no request.
+---Raises for a label that Prometheus does not allow.
 ---Fails with forked.
 ---@param opts? etcdlock.MetricsOptions
 ---@return string|nil
@@ -455,9 +439,7 @@ function client:lease() end
 function client:close() end
 
 ---Returns the entries in the queue of a lock, the oldest first: the entries that hold the lock and
----the entries that wait for it. A key below the lock's name is an entry only if it is attached to
----the lease whose ID the key contains. Other keys below the name are user data.
----Raises for a wrong type.
+---the entries that wait for it. [User data](README.md#terms) below the name is not listed.
 ---Fails with a request error.
 ---@param name string
 ---@return etcdlock.Entry[]|nil
@@ -472,7 +454,6 @@ function client:queue(name) end
 ---client of the hold learns of it from etcd, normally a round trip later. Until then its hold still
 ---counts as held and may pass to another owner of that client. If a proxy holds messages back, the
 ---client learns of it when it reads the key: it reads one of its held keys every third of the TTL.
----Raises for a wrong type.
 ---Fails with not_held, or a request error: `not_held` if no entry with this token holds the lock;
 ---`invalid` if the token is not a whole number.
 ---@param name string
@@ -485,7 +466,6 @@ function client:break_lock(name, token) end
 ---Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
 ---The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
 ---otherwise the call fails with `denied`.
----Raises for a wrong type.
 ---Fails with a request error: also `unavailable` if not all queues can be read within 5 s.
 ---@param prefix? string
 ---@return etcdlock.Queue[]|nil
@@ -507,9 +487,9 @@ function lock:remaining() end
 
 ---Returns the fencing token: the create_revision of the lock's key. A later hold never has a
 ---smaller token, and a later hold of another client has a larger one. A resource that remembers the
----largest token can refuse a late write of an earlier holder. Owners of one client that hand the
----lock to each other have the same token. Several readers, or several permits of a semaphore, are
----held at the same time, and all their tokens are valid.
+---largest token can refuse a late write of an earlier holder. Owners of one client that [hand the
+---lock off](#handoff) to each other have the same token. Several readers, or several permits of a
+---semaphore, are held at the same time, so a resource must accept their tokens in any order.
 ---@return etcdlock.token
 function lock:token() end
 
@@ -566,7 +546,7 @@ function lock:unlock() end
 function lock:resign() end
 
 ---Sets the time at which the hold ends by itself. This time replaces the option `max_hold`.
----Raises for a wrong type, for 0 or less, for inf.
+---Raises for 0 or less, for inf.
 ---Fails with lost, not_held, closed, forked.
 ---@param seconds etcdlock.seconds time from now, more than 0
 ---@return true|nil
@@ -583,7 +563,6 @@ function lock:expire(seconds) end
 ---their first functions were registered. If a function raises an error, the call runs the remaining
 ---functions and then raises the first error. In nginx, a call runs only the functions of locks that
 ---belong to its own nginx request or to no nginx request.
----Raises for a wrong type.
 ---Fails with not_held: if the lock was released before.
 ---@param fn fun(lock: etcdlock.Lock, reason: etcdlock.reason) called with the lock and the reason
 ---@return true|nil
@@ -592,7 +571,6 @@ function lock:expire(seconds) end
 function lock:on_lost(fn) end
 
 ---Waits until the lock is lost.
----Raises for a wrong type.
 ---Fails with timeout, not_held, closed, forked, context, premature: `not_held` if the lock was
 ---released before the call or during the wait.
 ---@param timeout? etcdlock.seconds time to wait; nil: no limit
@@ -609,7 +587,7 @@ function lock:wait_lost(timeout) end
 function lock:check() end
 
 ---Writes a key in etcd, if the hold is still valid when etcd applies the write.
----Raises for a wrong type, for a read hold.
+---Raises for a read hold.
 ---Fails with lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied
 ---the write, or may still apply it (see [Guarded writes](#guarded-writes)).
 ---@param key string key in etcd; the client's prefix is not added
@@ -620,7 +598,7 @@ function lock:check() end
 function lock:put(key, value) end
 
 ---Deletes a key in etcd, if the hold is still valid when etcd applies the deletion.
----Raises for a wrong type, for a read hold.
+---Raises for a read hold.
 ---Fails as lock:put.
 ---@param key string key in etcd; the client's prefix is not added
 ---@return true|nil
@@ -630,7 +608,6 @@ function lock:delete(key) end
 
 ---Reads a key in etcd, if the hold is still valid when etcd reads it. After a failed read of a key,
 ---this hold cannot write that key until a read of it succeeds (`unread`).
----Raises for a wrong type.
 ---Fails with lost, not_held, or a request error.
 ---@param key string key in etcd; the client's prefix is not added
 ---@param default? any what `get` returns if the key does not exist
@@ -641,7 +618,7 @@ function lock:get(key, default) end
 
 ---Applies several operations at once, all or none, if the hold is still valid when etcd applies
 ---them. A key may be changed only once.
----Raises for an invalid operation, a wrong type; for a read hold, if an operation writes.
+---Raises for an invalid operation; for a read hold, if an operation writes.
 ---Fails as lock:put.
 ---@param list string[][] each operation is `{ "put", key, value }`, `{ "get", key }` or `{ "delete", key }`
 ---@return (boolean|string)[]|nil
@@ -651,7 +628,7 @@ function lock:txn(list) end
 
 ---Changes the leader's value, if this candidate still leads when etcd applies the change. Observers
 ---report the new value, unless it is the same as before.
----Raises for a lock that is not a leader's, a wrong type.
+---Raises for a lock that is not a leader's.
 ---Fails with lost, not_held, or a request error: after `lost`, `not_held` and `context` the value
 ---is unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
 ---never after a later `proclaim` of the same hold, and never after the end of the hold.
@@ -663,10 +640,9 @@ function lock:proclaim(value) end
 
 ---Turns a write hold into a read hold, so that other readers may hold the lock at the same time. No
 ---other writer gets the lock in between. Token and key stay the same. Unless the call fails with
----`invalid`, the lock is a read lock from the start of the call: `put`, `delete` and a `txn` that
----writes raise an error. If the call fails with `unavailable`, repeat it, because other readers may
----still be blocked. An earlier write of unknown outcome is never applied after other readers have
----got the lock.
+---`invalid`, the lock is a read lock from the start of the call. If the call fails with
+---`unavailable`, repeat it, because other readers may still be blocked. An earlier write of unknown
+---outcome is never applied after other readers have got the lock.
 ---Raises for a lock that is not a write lock.
 ---Fails with lost, not_held, or a request error: `invalid` if the count is above 1, because the
 ---other users of the hold rely on a write lock.
@@ -737,16 +713,13 @@ function pending:timeout() end
 local semaphore = {}
 
 ---Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
----reentrant: each call takes another permit, even if the owner has one already. Permits are
----unlocked in any order, so the holder of an older permit may write after the holder of a newer
----one. A resource must therefore accept a token that is smaller than the last one.
+---reentrant: each call takes another permit, even if the owner has one already.
 ---
 ---If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 ---fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
 ---coroutine may unlock a permit. A coroutine that holds all `n` permits itself then waits for ever,
 ---unless it gives a `timeout`. One exception: if earlier phases of the same nginx request hold all
 ---permits, the call fails with `deadlock`.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Lock|nil
@@ -755,7 +728,6 @@ local semaphore = {}
 function semaphore:lock(opts) end
 
 ---As `client:try_lock`, for a permit.
----Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Lock|nil
@@ -765,9 +737,9 @@ function semaphore:try_lock(opts) end
 
 ---As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
 ---takes a second permit.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock.
----@param opts? etcdlock.LockOptions without `linger`; may be left out
+---@param opts? etcdlock.LockOptions without `linger`
 ---@param fn fun(lock: etcdlock.Lock): ... called with the permit
 ---@overload fun(self: etcdlock.Semaphore, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil
@@ -775,7 +747,6 @@ function semaphore:try_lock(opts) end
 function semaphore:with_lock(opts, fn) end
 
 ---As `client:lock_async`, for a permit.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Pending|nil
@@ -803,14 +774,11 @@ function semaphore:permits() end
 local election = {}
 
 ---Takes part in the election with `value`, and waits until this candidate leads. Returns the
----leadership: a lock that also has `proclaim` and `resign`. The leadership can be lost like any
----lock. If it is lost because the lease expires, `held` returns false before the next candidate
----leads. In nginx the leadership ends when the nginx request or timer that called `campaign` ends.
+---leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock.
 ---
 ---If the owner leads already with the same value, the call returns the same leadership, with
 ---`count` + 1. If the owner leads with another value, the call fails with `deadlock`. To change the
 ---value, use `proclaim`.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param value string up to 4096 bytes
 ---@param opts? etcdlock.LockOptions without `linger` and `value`
@@ -820,7 +788,6 @@ local election = {}
 function election:campaign(value, opts) end
 
 ---As `client:try_lock`, for the leadership.
----Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param value string up to 4096 bytes
 ---@param opts? etcdlock.LockOptions without `linger` and `value`
@@ -830,10 +797,10 @@ function election:campaign(value, opts) end
 function election:try_campaign(value, opts) end
 
 ---As `client:with_lock`, for the leadership.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock.
 ---@param value string up to 4096 bytes
----@param opts? etcdlock.LockOptions without `linger` and `value`; may be left out
+---@param opts? etcdlock.LockOptions without `linger` and `value`
 ---@param fn fun(lock: etcdlock.Lock): ... called with the leadership
 ---@overload fun(self: etcdlock.Election, value: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil
@@ -841,7 +808,6 @@ function election:try_campaign(value, opts) end
 function election:with_leadership(value, opts, fn) end
 
 ---As `client:lock_async`, for the leadership.
----Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param value string up to 4096 bytes
 ---@param opts? etcdlock.LockOptions without `linger` and `value`
@@ -850,9 +816,8 @@ function election:with_leadership(value, opts, fn) end
 ---@return etcdlock.code|nil code
 function election:campaign_async(value, opts) end
 
----Reads the current leader through a majority of etcd's members. A key below the name is a
----candidate only if it is attached to the lease that its name contains. All other keys are user
----data.
+---Reads the current leader through a majority of etcd's members. [User data](README.md#terms) below
+---the name is no candidate.
 ---Fails with a request error.
 ---@return string|false|nil
 ---@return string|nil message
@@ -882,7 +847,6 @@ local observer = {}
 ---leader. If nobody leads any more, returns `false`. The first call reports the current leader, or
 ---waits until there is a leader. Several coroutines may call one observer. Each change is returned
 ---to one of them.
----Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
 ---`timeout` and `unavailable` (etcd is unreachable) the program may call `next` again.
 ---@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd is unreachable, except if etcd has never answered this observer, because the address may be wrong: then it fails with `unavailable`
@@ -903,10 +867,8 @@ local M = { _VERSION = "" }
 ---Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 ---
 ---Connect once per process, when a module is loaded, and share the client, because each client has
----an I/O thread, a connection to etcd and a lease. If a process has eight live clients, the eighth
----one reports the event `many_clients`, once per process. In nginx without the option `log`, the
----report goes to nginx's error log.
----Raises for an unknown option, a wrong type.
+---an I/O thread, a connection to etcd and a lease. The eighth live client of a process reports the
+---event [`many_clients`](observability.md#the-log).
 ---Fails with invalid, nomem, forked, context: `invalid` if the value of an option or variable is
 ---not allowed; `nomem` if memory, threads or descriptors do not suffice; `forked` in a process that
 ---was forked after its parent had connected; `context` in nginx's `init_by_lua`.
@@ -918,10 +880,10 @@ function M.connect(opts) end
 
 ---Runs a function while the default client holds a lock. All calls in a process share the default
 ---client, which the first call creates with the defaults of `connect`.
----Raises an error of `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock, etcdlock.connect.
 ---@param name string name of the lock
----@param opts? etcdlock.LockOptions may be left out
+---@param opts? etcdlock.LockOptions
 ---@param fn fun(lock: etcdlock.Lock): ... called with the lock
 ---@overload fun(name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
 ---@return true|nil

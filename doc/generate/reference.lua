@@ -84,21 +84,22 @@ local function results(item)
 end
 
 local function describe_function(out, item)
+  local as = item.text:match "^As (`.*)"
+  if as then
+    out[#out + 1] = ("**`%s`**: as %s"):format(signature(item), as)
+    out[#out + 1] = ""
+    return
+  end
   out[#out + 1] = ("**`%s`** → %s"):format(signature(item), results(item))
   out[#out + 1] = ""
   out[#out + 1] = item.text
-  local is_like_another = item.text:find "^As `"
   local list = {}
   for _, param in ipairs(item.params) do
-    if not is_like_another then
-      list[#list + 1] = ("- `%s`: %s%s"):format(param.name, shown(param.type),
-        param.text ~= "" and ", " .. param.text or "")
-    end
+    list[#list + 1] = ("- `%s`: %s%s"):format(param.name, shown(param.type),
+      param.text ~= "" and ", " .. param.text or "")
   end
-  if item.fail and item.fail ~= "never" and not is_like_another then
-    list[#list + 1] = "- " .. failure(item.fail)
-  end
-  if item.raise and not is_like_another then list[#list + 1] = "- raises " .. item.raise end
+  if item.fail and item.fail ~= "never" then list[#list + 1] = "- " .. failure(item.fail) end
+  if item.raise then list[#list + 1] = "- raises " .. item.raise end
   if list[1] then out[#out + 1] = "" end
   for _, line in ipairs(list) do out[#out + 1] = line end
   out[#out + 1] = ""

@@ -128,18 +128,16 @@ local function with_mode(mode)
 end
 
 --- Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
--- in etcd. If the owner holds the lock already, the call returns the same hold with `count` + 1,
--- and sends no request.
+-- in etcd. If the owner holds the lock already, the call returns the same lock object with
+-- `count` + 1, and sends no request; the owner has to unlock as often.
 -- @function client:lock
 -- @tparam string name 1 to 512 bytes with the prefix, without NUL, and without one of the
 --   [endings that are refused](migration.md#mixed-operation)
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not free
--- within
---   the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if the
---   wait would never end; `lost` if the key of the waiter was deleted
--- @raise for an unknown option, a wrong type
+--   within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if
+--   the wait would never end; `lost` if the key of the waiter was deleted
 
 --- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
 -- writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
@@ -152,7 +150,6 @@ end
 --   another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock` if
 --   a wait would never end, for example if the owner of a read hold asks for the write lock; `lost`
 --   if the key that the call created was deleted during the call
--- @raise for an unknown option, a wrong type
 
 --- Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
 -- error. The call never runs `fn` without the lock.
@@ -161,9 +158,8 @@ end
 -- `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn`
 -- as well: `local ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
 --
--- `os.exit` within `fn` ends the process at once. In Lua 5.2 and later and in LuaJIT,
--- `os.exit(code, true)` first closes the Lua state, which releases the lock. After any other
--- `os.exit` the lock stays taken for the TTL.
+-- `os.exit` within `fn` ends the process at once, mostly
+-- [without a release](production.md#fork-ctrl-c-exit).
 --
 -- If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
 -- be released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
@@ -171,12 +167,12 @@ end
 -- is missing, the call succeeds.
 -- @function client:with_lock
 -- @tparam string name
--- @tparam[opt] lock_options opts may be left out
+-- @tparam[opt] lock_options opts
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:lock, not_held: followed by true and the results if `fn` has run
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 
 --- Starts to take a lock and returns at once, for an event loop of your own. The owner is the
 -- coroutine that calls, so all callbacks that run in one coroutine are the same owner. If an owner
@@ -187,7 +183,6 @@ end
 -- @tparam[opt] lock_options opts
 -- @treturn pending
 -- @fail deadlock, or a request error: if the call could not start
--- @raise for an unknown option, a wrong type
 acquire.add(Client, "client", "lock", with_mode "lock")
 
 --- Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
@@ -197,7 +192,6 @@ acquire.add(Client, "client", "lock", with_mode "lock")
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail as client:lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for a read lock.
 -- @function client:try_read_lock
@@ -205,17 +199,16 @@ acquire.add(Client, "client", "lock", with_mode "lock")
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail as client:try_lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:with_lock`, for a read lock.
 -- @function client:with_read_lock
 -- @tparam string name
--- @tparam[opt] lock_options opts may be left out
+-- @tparam[opt] lock_options opts
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 
 --- As `client:lock_async`, for a read lock.
 -- @function client:read_lock_async
@@ -223,18 +216,17 @@ acquire.add(Client, "client", "lock", with_mode "lock")
 -- @tparam[opt] lock_options opts
 -- @treturn pending
 -- @fail as client:lock_async
--- @raise for an unknown option, a wrong type
 acquire.add(Client, "client", "read_lock", with_mode "read")
 
 --- Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
 -- before it. A lock of `client:lock` counts as a writer of its name, too. If the owner of a write
--- hold asks for a read lock, it gets the same hold, with `count` + 1.
+-- hold asks for a read lock, it gets the same hold, with `count` + 1. If the owner of a read hold
+-- asks for a write lock, the call fails with `deadlock`.
 -- @function client:write_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail as client:lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for a write lock.
 -- @function client:try_write_lock
@@ -242,17 +234,16 @@ acquire.add(Client, "client", "read_lock", with_mode "read")
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail as client:try_lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:with_lock`, for a write lock.
 -- @function client:with_write_lock
 -- @tparam string name
--- @tparam[opt] lock_options opts may be left out
+-- @tparam[opt] lock_options opts
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 
 --- As `client:lock_async`, for a write lock.
 -- @function client:write_lock_async
@@ -260,7 +251,6 @@ acquire.add(Client, "client", "read_lock", with_mode "read")
 -- @tparam[opt] lock_options opts
 -- @treturn pending
 -- @fail as client:lock_async
--- @raise for an unknown option, a wrong type
 acquire.add(Client, "client", "write_lock", with_mode "write")
 
 --- Takes the locks of several names in one transaction: one hold with one token. In the queue of
@@ -275,7 +265,6 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- @treturn lock
 -- @fail as client:lock: `deadlock`, at once, if the owner holds some of the names already, but has
 --   no hold that covers all of them
--- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for several names. If one of them is taken, the call takes none.
 -- @function client:try_multi_lock
@@ -283,17 +272,16 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
 -- @fail as client:try_lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:with_lock`, for several names.
 -- @function client:with_multi_lock
 -- @tparam {string,...} names 1 to 60
--- @tparam[opt] lock_options opts without `linger`; may be left out
+-- @tparam[opt] lock_options opts without `linger`
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 
 --- As `client:lock_async`, for several names.
 -- @function client:multi_lock_async
@@ -301,7 +289,6 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn pending
 -- @fail as client:lock_async
--- @raise for an unknown option, a wrong type
 acquire.add(Client, "client", "multi_lock", with_mode "multi")
 
 --- Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in
@@ -312,7 +299,6 @@ acquire.add(Client, "client", "multi_lock", with_mode "multi")
 -- @tparam count n number of permits, 1 to 1000
 -- @treturn semaphore
 -- @fail invalid
--- @raise for a wrong type
 function Client:semaphore(name, n)
   return Semaphore.new(self, name, n)
 end
@@ -322,7 +308,6 @@ end
 -- @tparam string name
 -- @treturn election
 -- @fail invalid
--- @raise for a wrong type
 function Client:election(name)
   return Election.new(self, name)
 end
@@ -330,11 +315,10 @@ end
 --- Returns a function. A call of this function takes the lock, passes its arguments to `fn`, and
 -- releases the lock when `fn` ends.
 -- @tparam string name
--- @tparam[opt] lock_options opts may be left out
+-- @tparam[opt] lock_options opts
 -- @tparam function fn
 -- @treturn function which returns and raises as `client:with_lock` does
 -- @fail never
--- @raise for a wrong type
 function Client:wrap(name, opts, fn)
   check.string("client:wrap", "name", name)
   opts, fn = check.options_and_function("client:wrap", opts, fn)
@@ -427,8 +411,7 @@ local REQUESTS = {
   "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 
---- Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
--- requests: one to acquire the lock and one to release it.
+--- Returns counters since `connect`. Sends no request.
 -- @treturn stats
 -- @fail closed: only in a finalizer that runs after the client was collected
 function Client:stats()
@@ -446,16 +429,16 @@ end
 
 --- The options of `client:metrics`.
 -- @table metrics_options
--- @tfield[opt] labels labels that are added to all values, to tell the values of several clients
+-- @tfield[opt] labels labels labels for all values of the page, for example to tell several clients
 --   apart
 local METRICS_OPTIONS = { labels = { type = "table" } }
 
---- Returns the counters of `client:stats`, and the times of waits and holds that connect's option
--- `metrics` asks for, in Prometheus' text format (text/plain; version=0.0.4). Sends no request.
+--- Returns a page with the client's [metrics](observability.md#metrics) in Prometheus' text format.
+-- Sends no request.
 -- @tparam[opt] metrics_options opts
 -- @treturn string
 -- @fail forked
--- @raise for an unknown option, a wrong type, a label that Prometheus does not allow
+-- @raise for a label that Prometheus does not allow
 function Client:metrics(opts)
   opts = check.options("client:metrics", opts, METRICS_OPTIONS, {})
   local labels = Metrics.check_labels("client:metrics", opts.labels)

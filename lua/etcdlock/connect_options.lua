@@ -123,14 +123,11 @@ end
 --   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
 --   able to write there
 -- @tfield[opt="standard error: the first leaked lock"] logger log function that is called with
---   each [event](observability.md#the-log): a lock was waited for, acquired, released, lost,
---   [leaked](#locks), and others
+--   each [event](observability.md#the-log)
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the further events and logs their number
--- @tfield[opt=none] patterns metrics labels of the wait and hold times in
---   [`client:metrics`](observability.md#metrics). `true`: one label for all names. A list of up to
---   100 patterns such as `"stock/*"`: the first pattern that fits the name. A function: its result
---   for the name and the mode
+-- @tfield[opt=none] patterns metrics how locks are [labelled](observability.md#metrics) in
+--   `client:metrics`. Without it, the page lacks the metrics with the label `lock`
 M.OPTIONS = {
   endpoints = {
     check = check_endpoint_types,

@@ -23,9 +23,7 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- ---- campaigns ----
 
 --- Takes part in the election with `value`, and waits until this candidate leads. Returns the
--- leadership: a lock that also has `proclaim` and `resign`. The leadership can be lost like any
--- lock. If it is lost because the lease expires, `held` returns false before the next candidate
--- leads. In nginx the leadership ends when the nginx request or timer that called `campaign` ends.
+-- leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock.
 --
 -- If the owner leads already with the same value, the call returns the same leadership, with
 -- `count` + 1. If the owner leads with another value, the call fails with `deadlock`. To change the
@@ -35,7 +33,6 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- @tparam[opt] lock_options opts without `linger` and `value`
 -- @treturn lock
 -- @fail as client:lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for the leadership.
 -- @function election:try_campaign
@@ -43,17 +40,16 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- @tparam[opt] lock_options opts without `linger` and `value`
 -- @treturn lock
 -- @fail as client:try_lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:with_lock`, for the leadership.
 -- @function election:with_leadership
 -- @tparam string value up to 4096 bytes
--- @tparam[opt] lock_options opts without `linger` and `value`; may be left out
+-- @tparam[opt] lock_options opts without `linger` and `value`
 -- @tparam body fn called with the leadership
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 
 --- As `client:lock_async`, for the leadership.
 -- @function election:campaign_async
@@ -61,7 +57,6 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- @tparam[opt] lock_options opts without `linger` and `value`
 -- @treturn pending
 -- @fail as client:lock_async
--- @raise for an unknown option, a wrong type
 acquire.add(Election, "election", "campaign", function(self, value, ...)
   local lock = Lock.new(self._client, "leader", self._name)
   lock._leader_value = value
@@ -108,9 +103,8 @@ function Election:_read_leader(deadline)
   return find_leader(self, kvs) or false, revision
 end
 
---- Reads the current leader through a majority of etcd's members. A key below the name is a
--- candidate only if it is attached to the lease that its name contains. All other keys are user
--- data.
+--- Reads the current leader through a majority of etcd's members. [User data](README.md#terms)
+-- below the name is no candidate.
 -- @treturn[1] string value of the leader
 -- @treturn[1] string key of the leader
 -- @treturn[1] token of the leader
@@ -134,7 +128,7 @@ end
 -- @treturn observer
 -- @treturn nil
 -- @treturn nil
--- @treturn observer that Lua 5.4 closes when the loop ends
+-- @treturn observer the same one, which Lua 5.4 closes when the loop ends
 -- @fail never
 function Election:observe()
   local observer = Observer.new(self)

@@ -131,7 +131,7 @@ end
 -- @treturn true
 -- @fail lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied the
 --   write, or may still apply it (see [Guarded writes](#guarded-writes))
--- @raise for a wrong type, for a read hold
+-- @raise for a read hold
 function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
@@ -148,7 +148,7 @@ end
 -- @treturn true
 -- @treturn boolean true if the key existed
 -- @fail as lock:put
--- @raise for a wrong type, for a read hold
+-- @raise for a read hold
 function M:delete(key)
   check.string("lock:delete", "key", key)
   check_may_write(self, "lock:delete")
@@ -173,7 +173,6 @@ end
 -- @tparam[opt=false] any default what `get` returns if the key does not exist
 -- @treturn string|any value, or `default` (false unless given) if the key does not exist
 -- @fail lost, not_held, or a request error
--- @raise for a wrong type
 function M:get(key, default)
   check.string("lock:get", "key", key)
   local results, message, code = send_guarded_read(self, function(txn)
@@ -233,7 +232,7 @@ end
 -- @treturn {boolean|string,...} with one result per operation: for `put` true; for `get` the value,
 --   or false if the key does not exist; for `delete` true if the key existed, else false
 -- @fail as lock:put
--- @raise for an invalid operation, a wrong type; for a read hold, if an operation writes
+-- @raise for an invalid operation; for a read hold, if an operation writes
 function M:txn(list)
   local writes = check_operations(list)
   if writes[1] then
@@ -274,7 +273,7 @@ end
 -- @fail lost, not_held, or a request error: after `lost`, `not_held` and `context` the value is
 --   unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
 --   never after a later `proclaim` of the same hold, and never after the end of the hold
--- @raise for a lock that is not a leader's, a wrong type
+-- @raise for a lock that is not a leader's
 function M:proclaim(value)
   self:_check_leader "lock:proclaim"
   local ok, refusal, refusal_code = lock_options.check_value("lock:proclaim", value)
@@ -303,10 +302,9 @@ end
 
 --- Turns a write hold into a read hold, so that other readers may hold the lock at the same time.
 -- No other writer gets the lock in between. Token and key stay the same. Unless the call fails with
--- `invalid`, the lock is a read lock from the start of the call: `put`, `delete` and a `txn` that
--- writes raise an error. If the call fails with `unavailable`, repeat it, because other readers may
--- still be blocked. An earlier write of unknown outcome is never applied after other readers have
--- got the lock.
+-- `invalid`, the lock is a read lock from the start of the call. If the call fails with
+-- `unavailable`, repeat it, because other readers may still be blocked. An earlier write of unknown
+-- outcome is never applied after other readers have got the lock.
 -- @function lock:downgrade
 -- @treturn true
 -- @fail lost, not_held, or a request error: `invalid` if the count is above 1, because the other

@@ -59,15 +59,13 @@ end
 --- Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 --
 -- Connect once per process, when a module is loaded, and share the client, because each client has
--- an I/O thread, a connection to etcd and a lease. If a process has eight live clients, the eighth
--- one reports the event `many_clients`, once per process. In nginx without the option `log`, the
--- report goes to nginx's error log.
+-- an I/O thread, a connection to etcd and a lease. The eighth live client of a process reports the
+-- event [`many_clients`](observability.md#the-log).
 -- @tparam[opt] connect_options opts
 -- @treturn client
 -- @fail invalid, nomem, forked, context: `invalid` if the value of an option or variable is not
 --   allowed; `nomem` if memory, threads or descriptors do not suffice; `forked` in a process that
 --   was forked after its parent had connected; `context` in nginx's `init_by_lua`
--- @raise for an unknown option, a wrong type
 function M.connect(opts)
   refuse_colon(opts, "etcdlock.connect", "etcdlock.connect{…}")
   local settings, message, code = connect_options.read(opts)
@@ -114,12 +112,12 @@ M._default_client = M._connect_on_first_use()
 --- Runs a function while the default client holds a lock. All calls in a process share the default
 -- client, which the first call creates with the defaults of `connect`.
 -- @tparam string name name of the lock
--- @tparam[opt] lock_options opts may be left out
+-- @tparam[opt] lock_options opts
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:with_lock, etcdlock.connect
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 function M.with_lock(name, opts, fn)
   refuse_colon(name, "etcdlock.with_lock", "etcdlock.with_lock(…)")
   check.string("etcdlock.with_lock", "name", name)

@@ -90,9 +90,10 @@ end
 
 --- Returns the fencing token: the create_revision of the lock's key. A later hold never has a
 -- smaller token, and a later hold of another client has a larger one. A resource that remembers the
--- largest token can refuse a late write of an earlier holder. Owners of one client that hand the
--- lock to each other have the same token. Several readers, or several permits of a semaphore, are
--- held at the same time, and all their tokens are valid.
+-- largest token can refuse a late write of an earlier holder. Owners of one client that
+-- [hand the lock off](#handoff) to each other have the same token. Several readers, or several
+-- permits of a semaphore, are held at the same time, so a resource must accept their tokens in any
+-- order.
 -- @treturn token
 -- @fail never
 function Lock:token()
@@ -193,9 +194,8 @@ end
 -- nginx request ended, the call returns true.
 -- @treturn true
 -- @fail not_held, lost, or a request error: `not_held` if the lock was released before the call;
--- `lost`
---   if it was lost before the call; `unavailable` if etcd has not confirmed the release within 2 s.
---   The release then goes on in the background
+--   `lost` if it was lost before the call; `unavailable` if etcd has not confirmed the release
+--   within 2 s. The release then goes on in the background
 -- @raise never
 function Lock:unlock()
   if self._count == 0 then
@@ -257,7 +257,7 @@ end
 -- @tparam seconds seconds time from now, more than 0
 -- @treturn true
 -- @fail lost, not_held, closed, forked
--- @raise for a wrong type, for 0 or less, for inf
+-- @raise for 0 or less, for inf
 function Lock:expire(seconds)
   check.positive_seconds("lock:expire", "seconds", seconds)
   if not self:_left() or not self._core:expire(seconds) then
@@ -286,7 +286,6 @@ end
 -- @tparam listener fn called with the lock and the reason
 -- @treturn true
 -- @fail not_held: if the lock was released before
--- @raise for a wrong type
 function Lock:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
   if self._count == 0 then
@@ -301,7 +300,6 @@ end
 -- @treturn reason
 -- @fail timeout, not_held, closed, forked, context, premature: `not_held` if the lock was released
 --   before the call or during the wait
--- @raise for a wrong type
 function Lock:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
   local message, code = self:_find_fork()

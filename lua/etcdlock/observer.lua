@@ -141,7 +141,6 @@ end
 -- @treturn token of the leader
 -- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after `timeout`
 --   and `unavailable` (etcd is unreachable) the program may call `next` again
--- @raise for a wrong type
 function Observer:next(timeout)
   check.seconds("observer:next", "timeout", timeout)
   local usable, message, code = self._client._core:usable()

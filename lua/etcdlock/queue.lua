@@ -426,13 +426,11 @@ end
 --   entries have this field; while it waits, only the entry in the queue of its first name
 
 --- Returns the entries in the queue of a lock, the oldest first: the entries that hold the lock and
--- the entries that wait for it. A key below the lock's name is an entry only if it is attached to
--- the lease whose ID the key contains. Other keys below the name are user data.
+-- the entries that wait for it. [User data](README.md#terms) below the name is not listed.
 -- @function client:queue
 -- @tparam string name
 -- @treturn {entry,...}
 -- @fail a request error
--- @raise for a wrong type
 function M:queue(name)
   local entries, message, code = list_entries(self, "client:queue", name, self._get_deadline())
   if not entries then
@@ -476,7 +474,6 @@ end
 -- @treturn true
 -- @fail not_held, or a request error: `not_held` if no entry with this token holds the lock;
 --   `invalid` if the token is not a whole number
--- @raise for a wrong type
 function M:break_lock(name, token)
   check.string("client:break_lock", "name", name)
   check.number("client:break_lock", "token", token)
@@ -569,7 +566,6 @@ end
 -- @tparam[opt=""] string prefix
 -- @treturn {queue,...} sorted by name
 -- @fail a request error: also `unavailable` if not all queues can be read within 5 s
--- @raise for a wrong type
 function M:queues(prefix)
   prefix = prefix or ""
   check.string("client:queues", "prefix", prefix)

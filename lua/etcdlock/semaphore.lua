@@ -13,9 +13,7 @@ Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
 --- Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
--- reentrant: each call takes another permit, even if the owner has one already. Permits are
--- unlocked in any order, so the holder of an older permit may write after the holder of a newer
--- one. A resource must therefore accept a token that is smaller than the last one.
+-- reentrant: each call takes another permit, even if the owner has one already.
 --
 -- If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 -- fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
@@ -26,31 +24,28 @@ Semaphore.__name = "etcdlock.semaphore"
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
 -- @fail as client:lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for a permit.
 -- @function semaphore:try_lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
 -- @fail as client:try_lock
--- @raise for an unknown option, a wrong type
 
 --- As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
 -- takes a second permit.
 -- @function semaphore:with_lock
--- @tparam[opt] lock_options opts without `linger`; may be left out
+-- @tparam[opt] lock_options opts without `linger`
 -- @tparam body fn called with the permit
 -- @treturn true
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error of `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object
 
 --- As `client:lock_async`, for a permit.
 -- @function semaphore:lock_async
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn pending
 -- @fail as client:lock_async
--- @raise for an unknown option, a wrong type
 acquire.add(Semaphore, "semaphore", "lock", function(self, ...)
   local lock = Lock.new(self._client, "permit", self._name)
   lock._permits = self._permits

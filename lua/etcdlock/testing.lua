@@ -114,7 +114,6 @@ end
 -- @tparam[opt] connect_options opts
 -- @treturn string address of etcd, for other processes
 -- @fail unavailable, nomem, forked: `unavailable` if etcd cannot be started
--- @raise for an unknown option, a wrong type
 function M.start(opts)
   opts = check.options("testing.start", opts, connect_options.OPTIONS, {})
   local endpoints, message, code = opts.endpoints, nil, nil
@@ -188,7 +187,6 @@ end
 -- @tparam[opt] connect_options opts as for `etcdlock.connect`
 -- @treturn client
 -- @fail as etcdlock.connect, etcdlock.testing.start
--- @raise for an unknown option, a wrong type
 function M.connect(opts)
   local client, message, code = true, nil, nil
   if not defaults then
@@ -214,7 +212,7 @@ local PAUSE = 0.005
 -- @tparam[opt=5] seconds seconds time to wait; 5 if left out
 -- @treturn value
 -- @fail timeout
--- @raise an error of `condition`; for a wrong type
+-- @raise an error of `condition`
 function M.eventually(condition, seconds)
   check.callable("testing.eventually", "condition", condition)
   check.seconds("testing.eventually", "seconds", seconds)
@@ -250,7 +248,7 @@ end
 -- @tparam[opt=expired] reason reason `expired` if left out
 -- @treturn true
 -- @fail not_held: if the program does not hold the name
--- @raise for an unknown reason, a wrong type
+-- @raise for an unknown reason
 function M.lose(name, reason)
   reason = reason or "expired"
   check.string("testing.lose", "name", name)
@@ -291,13 +289,14 @@ end
 --   `unavailable`, the code of an unknown outcome
 -- @field locked a try found that the lock is taken
 
---- Calls `fn`. The first call `call` in it ends with `outcome`.
--- @tparam string call such as `lock:put`; a call of `etcdlock.with_lock` is a `client:with_lock`
+--- Calls `fn`. The first call `call` in it ends with `outcome`, later ones do what they always do.
+-- @tparam string call a [call that may fail](testing_your_code.md#5-one-failure), such as
+--   `lock:put`
 -- @tparam outcome outcome
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never
--- @raise an error of `fn`; if `fn` makes no such call, or the call cannot end so; for a wrong type
+-- @raise an error of `fn`; if `fn` makes no such call, or the call cannot end so
 function M.fail(call, outcome, fn)
   check.string("testing.fail", "call", call)
   check_word("testing.fail", "outcome", outcome, calls.CODES)
@@ -323,7 +322,7 @@ end
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never
--- @raise an error of `fn`; for a wrong type
+-- @raise an error of `fn`
 function M.outage(fn)
   return pass_on(calls.run("testing.outage", fn, function()
     return "unavailable"
@@ -365,7 +364,6 @@ end
 -- @treturn count number of runs with a failure
 -- @fail text a report with a line for each failure after which the data are wrong, such as
 --   `shop.lua:12: lock:put ended with "unavailable", although etcd has applied it: …`
--- @raise for a wrong type
 function M.each_failure(fn, is_right)
   check.callable("testing.each_failure", "is_right", is_right)
   local made, count, faults = {}, 0, {}

@@ -26,7 +26,6 @@ local KEY_MAX = 256 -- bytes
 -- @tparam[opt] connect_options opts
 -- @treturn resty_module with `new` for locks of that client
 -- @fail never
--- @raise for an unknown option, a wrong type
 function M.connect(opts)
   if opts == M then
     check.raise "resty.etcdlock.connect: call it with a dot, connect{…}, not with a colon"

@@ -18,7 +18,6 @@ local M = {}
 ---
 ---The private etcd is the program `etcd` in `PATH`. Later calls start no second one. It ends, and
 ---its data are removed, by `testing.stop`, or when the process ends.
----Raises for an unknown option, a wrong type.
 ---Fails with unavailable, nomem, forked: `unavailable` if etcd cannot be started.
 ---@param opts? etcdlock.ConnectOptions
 ---@return string|nil
@@ -44,7 +43,6 @@ function M.resume() end
 ---Creates a client that counts as a client of another process. A call of the program that waits for
 ---a lock of this client fails with `timeout`, and not with `deadlock`. The functions of this module
 ---never make calls of this client fail. Starts etcd if `testing.start` was not called.
----Raises for an unknown option, a wrong type.
 ---Fails as etcdlock.connect, etcdlock.testing.start.
 ---@param opts? etcdlock.ConnectOptions as for `etcdlock.connect`
 ---@return etcdlock.Client|nil
@@ -54,7 +52,7 @@ function M.connect(opts) end
 
 ---Calls `condition` every 5 ms until it returns a true value, and returns that value. In an event
 ---loop only the coroutine waits.
----Raises an error of `condition`; for a wrong type.
+---Raises an error of `condition`.
 ---Fails with timeout.
 ---@param condition function
 ---@param seconds? etcdlock.seconds time to wait; 5 if left out
@@ -69,7 +67,7 @@ function M.eventually(condition, seconds) end
 ---For `deleted`, `replaced` and `max_hold`, etcd and the client do what the reason says. For the
 ---other reasons, the key is deleted and the lock reports the reason; the option `log` reports
 ---`deleted`.
----Raises for an unknown reason, a wrong type.
+---Raises for an unknown reason.
 ---Fails with not_held: if the program does not hold the name.
 ---@param name string without the prefix of the program's client
 ---@param reason? etcdlock.reason `expired` if left out
@@ -78,9 +76,9 @@ function M.eventually(condition, seconds) end
 ---@return etcdlock.code|nil code
 function M.lose(name, reason) end
 
----Calls `fn`. The first call `call` in it ends with `outcome`.
----Raises an error of `fn`; if `fn` makes no such call, or the call cannot end so; for a wrong type.
----@param call string such as `lock:put`; a call of `etcdlock.with_lock` is a `client:with_lock`
+---Calls `fn`. The first call `call` in it ends with `outcome`, later ones do what they always do.
+---Raises an error of `fn`; if `fn` makes no such call, or the call cannot end so.
+---@param call string a [call that may fail](testing_your_code.md#5-one-failure), such as `lock:put`
 ---@param outcome etcdlock.testing.outcome
 ---@param fn function
 ---@return any ... what `fn` has returned; or a message and a code
@@ -88,7 +86,7 @@ function M.fail(call, outcome, fn) end
 
 ---Calls `fn`. All calls in it that need etcd fail with `unavailable` at once, as in an outage that
 ---is shorter than the TTL: the program keeps its holds, and no write is applied.
----Raises an error of `fn`; for a wrong type.
+---Raises an error of `fn`.
 ---@param fn function
 ---@return any ... what `fn` has returned; or a message and a code
 function M.outage(fn) end
@@ -103,7 +101,6 @@ function M.outage(fn) end
 ---
 ---`fn` first brings the data into their initial state, by a client of `testing.connect`, whose
 ---calls do not fail. `fn` must make the same calls in each run, up to the one that fails.
----Raises for a wrong type.
 ---Fails with text a report with a line for each failure after which the data are wrong, such as
 ---`shop.lua:12: lock:put ended with "unavailable", although etcd has applied it: …`.
 ---@param fn function

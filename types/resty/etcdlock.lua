@@ -48,7 +48,6 @@ local M = { _VERSION = "" }
 
 ---Returns a module like this one whose locks use a client of their own. That client connects with
 ---its first lock. The locks of this module use the default client, that of `etcdlock.with_lock`.
----Raises for an unknown option, a wrong type.
 ---@param opts? etcdlock.ConnectOptions
 ---@return resty.etcdlock
 function M.connect(opts) end
