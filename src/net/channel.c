@@ -321,6 +321,14 @@ static void drop_channel(member_state *at) {
   }
 }
 
+/* Tells whether the attempt to connect took longer than an answer may take. A refused connection does
+ * not: it says nothing about how slow the other members are. */
+static bool took_long(const member_state *at) {
+  return at->connecting_since_ms != 0 &&
+         el_now_ms() >=
+             at->connecting_since_ms + el_health_limit_ms(&at->ch->health);
+}
+
 /* Destroys the member's gRPC channel if it has failed to connect; the next call creates a new one.
  * gRPC would connect again by itself, but at a time that cannot be observed, because the state of
  * the channel remains TRANSIENT_FAILURE. The first attempt of a new channel can be observed: its
@@ -332,9 +340,11 @@ static void on_recreate(el_timer *timer) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
       if (at->ch->n_failed < CONNECT_DOUBLINGS) at->ch->n_failed++;
       at->is_dns_slow = !at->is_dns_slow;
-      /* The next attempts have more time to fail, and so to tell their cause, before calls go on to
-       * the next member. */
-      el_health_double_limit(&at->ch->health);
+      if (took_long(at)) {
+        /* The next attempts have more time to fail, and so to tell their cause, before calls go on
+         * to the next member. */
+        el_health_double_limit(&at->ch->health);
+      }
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:

@@ -34,7 +34,8 @@ int64_t el_health_limit_ms(const el_health *health) {
                   : health->is_alone  ? LIMIT_MAX_MS
                                       : LIMIT_FIRST_MS;
   int64_t measured = SLOWEST_TIMES * health->slowest_ms;
-  int doublings = health->n_timeouts;
+  bool may_elect = health->is_answered && !health->is_alone;
+  int doublings = may_elect ? health->n_timeouts / 2 : health->n_timeouts;
   if (doublings > DOUBLINGS_MAX) doublings = DOUBLINGS_MAX;
   limit <<= doublings;
   if (limit > most) limit = most;

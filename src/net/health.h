@@ -8,9 +8,11 @@
  * another connection.
  *
  * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. The first
- * answer has 1.2 s, or 2.5 s if there is no other member. This minimum doubles each time that it
- * passes while the client is connected and gets no answer: the network or the disk may be slower
- * than anything seen so far. Calls with may_be_slow (call.h) are left out.
+ * answer has 1.2 s, or 2.5 s if there is no other member. This minimum doubles when it passes while
+ * the client is connected and gets no answer: the network or the disk may be slower than anything
+ * seen so far. If there are other members, and one has answered before, the minimum doubles only every
+ * second time: the members may be electing a leader, and then a request that is sent again helps more
+ * than a long wait. Calls with may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
@@ -52,7 +54,7 @@ struct el_health {
   int64_t slowest_ms;    /* how long the slowest recent answer took */
   bool is_measured;      /* a connection or an answer has come */
   bool is_answered;      /* an answer has come */
-  /* how often the limit was doubled since the last answer */
+  /* how often the limit has passed since the last answer */
   int n_timeouts;
   TAILQ_HEAD(el_health_calls, el_health_call)
   pending; /* calls that have no answer yet */
