@@ -11,8 +11,7 @@ enum {
    * makes it slower. */
   LIMIT_FIRST_MS = 1200,
   LIMIT_MAX_MS = 2500,
-  /* The greatest limit if there is no other member. LIMIT_MAX_MS is then that until the first
-   * answer. */
+  /* The greatest limit if there is no other member; until the first answer it is LIMIT_MAX_MS. */
   LIMIT_ALONE_MAX_MS = 10000,
   DOUBLINGS_MAX = 4,
   /* The limit is at least this times what the slowest recent answer took. After a loss, TCP waits
