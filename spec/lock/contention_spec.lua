@@ -1,61 +1,27 @@
 -- Tests many processes that contend for one lock. There is one holder at a time, and grants follow
 -- the queue, even if waiters are killed, are interrupted or time out.
 
--- Takes the lock for each line "lock TIMEOUT" that it reads (seconds; "lock" alone waits without
--- limit), and releases it for each line "unlock".
-local ACTOR = [[
-  local endpoint, prefix, name, ttl = ...
-  local client = assert(require("etcdlock").connect {
-    endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
-  })
-  -- So that what is asked later waits for no connection and no lease.
-  assert(client:lock(name .. "-before")):unlock()
-  local before, lock = client:stats(), nil
-  print "ready"
-  for line in io.lines() do
-    local word, number = line:match "^(%a+) ?(.*)"
-    if word == "lock" then
-      local done, result, message, code = pcall(client.lock, client, name,
-        { timeout = tonumber(number) })
-      lock = done and result
-      if lock then
-        print(("held %.0f"):format(lock:token()))
-      else
-        print("failed " .. (done and code or result))
-      end
-    elseif word == "unlock" then
-      print("unlocked " .. tostring(lock:unlock()))
-    elseif word == "stats" then
-      local stats = client:stats()
-      print(("stats %.0f %.0f %.0f"):format(stats.enqueues - before.enqueues,
-        stats.watches - before.watches, stats.looks - before.looks))
-    end
-  end
-  client:close()
-]]
+local take, taken, assert_waits = remote.take, remote.taken, remote.assert_waits
 
--- Starts ACTOR for the lock |name| with a lease of |ttl| seconds (30).
-local function actor(etcd, name, ttl)
-  local child = proc.lua(ACTOR, etcd:endpoints(), prefix, name, ttl or 30)
-  child:expect "^ready"
+-- Starts a process with a client whose lease has |ttl| seconds (30).
+local function actor(etcd, ttl)
+  local child = remote.start { endpoints = etcd:endpoints(), prefix = prefix, ttl = ttl or 30 }
+  -- So that what is asked later waits for no connection and no lease.
+  remote.ask(child, "return client:lock('before'):unlock()")
   return child
 end
 
 -- Has |child| ask for the lock, and waits until the queue has |place| entries.
 local function enqueue(child, etcd, name, place)
-  child:send "lock"
+  remote.send_take(child, name, 60)
   etcd:await_keys(prefix .. name .. "/", place, 10)
 end
 
-local function take(child)
-  child:send "lock"
-  return tonumber((child:expect "^held (%d+)"))
-end
-
--- Fails if |child| prints anything within |seconds|.
-local function assert_silent(child, seconds)
-  wait.sleep(seconds)
-  assert.is_nil(child.lines[1])
+local function assert_interrupted(child)
+  child:kill "sigint"
+  local results = remote.answer_of(child)
+  assert.equal("raised", results[1])
+  assert.matches("interrupted", results[2])
 end
 
 local function finish(children)
@@ -139,124 +105,53 @@ describe("processes that contend for a lock", function()
       assert.is_true(holds[i].token > holds[i - 1].token, "a token has not grown")
     end
   end)
-
-  it("are granted it in the order in which they queued", function()
-    local etcd, waiters = suite.etcd(), {}
-    local holder = actor(etcd, "order")
-    local last = take(holder)
-    for i = 1, 8 do
-      waiters[i] = actor(etcd, "order")
-      enqueue(waiters[i], etcd, "order", i + 1)
-    end
-    local client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
-    local places = assert(client:queue "order")
-    client:close()
-    assert.equal(9, #places)
-    holder:send "unlock"
-    for i = 1, 8 do
-      local token = tonumber((waiters[i]:expect "^held (%d+)"))
-      assert.equal(places[i + 1].token, token)
-      assert.equal(waiters[i].pid, places[i + 1].pid)
-      assert.is_true(token > last)
-      for j = i + 1, 8 do assert.is_nil(waiters[j].lines[1]) end
-      last = token
-      waiters[i]:send "unlock"
-    end
-    waiters[9] = holder
-    finish(waiters)
-  end)
 end)
 
 describe("a waiter that leaves the queue", function()
   -- Starts a holder and three waiters, the middle one with a TTL of |ttl| seconds (30).
   local function line_up(name, ttl)
     local etcd = suite.etcd()
-    local holder = actor(etcd, name)
-    local token = take(holder)
-    local first, middle, last = actor(etcd, name), actor(etcd, name, ttl), actor(etcd, name)
-    enqueue(first, etcd, name, 2)
-    enqueue(middle, etcd, name, 3)
-    enqueue(last, etcd, name, 4)
-    return etcd, token, holder, first, middle, last
+    local holder = actor(etcd)
+    local token = take(holder, name)
+    local waiters = { actor(etcd), actor(etcd, ttl), actor(etcd) }
+    for i, waiter in ipairs(waiters) do enqueue(waiter, etcd, name, i + 1) end
+    return etcd, token, holder, (table.unpack or unpack)(waiters)
   end
-
-  -- Asserts that the waiters |first| and |last| are granted the lock in this order, and neither
-  -- of them before the hold ahead of it is released.
-  local function assert_undisturbed(token, holder, first, last)
-    assert_silent(first, 0.2)
-    assert_silent(last, 0)
-    holder:send "unlock"
-    local second = tonumber((first:expect "^held (%d+)"))
-    assert.is_true(second > token)
-    assert_silent(last, 0.2)
-    first:send "unlock"
-    assert.is_true(tonumber((last:expect "^held (%d+)")) > second)
-    last:send "unlock"
-    last:expect "^unlocked true"
-    finish { holder, first, last }
-  end
-
-  it("by SIGKILL leaves the order of the others unchanged", function()
-    local etcd, token, holder, first, middle, last = line_up("killed", 2)
-    middle:kill "sigkill"
-    middle:wait()
-    etcd:await_keys(prefix .. "killed/", 3, 4) -- the killed waiter's lease ends
-    assert_undisturbed(token, holder, first, last)
-  end)
 
   it("by SIGKILL blocks the next waiter only until its lease ends", function()
     local _, _, holder, first, middle, last = line_up("killed_late", 2)
-    holder:send "unlock"
-    first:expect "^held"
+    remote.release(holder)
+    taken(first)
     middle:kill "sigkill"
     local killed = wait.now()
-    first:send "unlock"
-    last:expect("^held", 10)
+    remote.release(first)
+    taken(last, 10)
     assert.is_true(wait.now() - killed <= 3 + wait.SLACK, "later than TTL + 1 s")
-    last:send "unlock"
+    remote.release(last)
     middle:wait()
     finish { holder, first, last }
-  end)
-
-  it("by Ctrl-C leaves no key and the order of the others unchanged", function()
-    local etcd, token, holder, first, middle, last = line_up "cancelled"
-    middle:kill "sigint"
-    middle:expect("^failed .*interrupted", 1)
-    -- The process and its lease go on, so the client must remove the key itself.
-    etcd:await_keys(prefix .. "cancelled/", 3, 1)
-    assert_undisturbed(token, holder, first, last)
-    middle:send "lock"
-    middle:expect "^held"
-    middle:send "unlock"
-    finish { middle }
   end)
 
   it("at its timeout leaves no key and the order of the others unchanged", function()
     local etcd, token, holder, first, middle, last = line_up "timed_out"
-    local late = actor(etcd, "timed_out")
-    local asked = wait.now()
-    late:send "lock 2"
-    local code = late:expect "^failed (.*)"
-    local took = wait.now() - asked
-    assert.equal("timeout", code)
-    assert.is_true(took >= 2 and took <= 2 + wait.SLACK, "after " .. took .. " s")
+    local late = actor(etcd)
+    local results, took = remote.ask(late, "return client:lock('timed_out', { timeout = 2 })")
+    assert.equal("timeout", results[3])
+    remote.assert_within(took, 2, 2 + wait.SLACK)
     etcd:await_keys(prefix .. "timed_out/", 4, 1)
-    middle:kill "sigint"
-    middle:expect "^failed .*interrupted"
-    assert_undisturbed(token, holder, first, last)
-    finish { late, middle }
-  end)
-
-  it("together with 9 others at the same timeout leaves no key", function()
-    local etcd, crowd = suite.etcd(), {}
-    local holder = actor(etcd, "crowd")
-    take(holder)
-    for i = 1, 10 do crowd[i] = actor(etcd, "crowd") end
-    for i = 1, 10 do crowd[i]:send "lock 2" end
-    for i = 1, 10 do assert.equal("timeout", (crowd[i]:expect "^failed (.*)")) end
-    etcd:await_keys(prefix .. "crowd/", 1, 1)
-    crowd[11] = holder
-    finish(crowd)
+    assert_interrupted(middle)
+    wait.sleep(0.2)
+    assert_waits(first)
+    assert_waits(last)
+    remote.release(holder)
+    local second = taken(first)
+    assert.is_true(second > token)
+    wait.sleep(0.2)
+    assert_waits(last)
+    remote.release(first)
+    assert.is_true(taken(last) > second)
+    remote.release(last)
+    finish { holder, first, last, late, middle }
   end)
 end)
 
@@ -264,65 +159,30 @@ describe("waiters", function()
   -- The clients stay open, so no watch ends because its client is closed.
   it("leave no watch behind after their hold, or after another waiter gives up", function()
     local etcd = suite.start()
-    local holder, patient = actor(etcd, "left"), actor(etcd, "left")
+    local holder, patient = actor(etcd), actor(etcd)
     local actors = { holder, patient }
     for _ = 1, 2 do
-      local hasty = actor(etcd, "left")
+      local hasty = actor(etcd)
       actors[#actors + 1] = hasty
-      take(holder)
+      take(holder, "left")
       enqueue(hasty, etcd, "left", 2)
       enqueue(patient, etcd, "left", 3)
-      hasty:kill "sigint"
-      hasty:expect "^failed .*interrupted" -- the patient waiter gets another predecessor
+      assert_interrupted(hasty) -- the patient waiter gets another predecessor
       etcd:await_keys(prefix .. "left/", 2)
       -- The holder watches its own key, and the patient waiter watches only the holder's.
       wait.eventually(function()
         local count = etcd:watchers()
         return count == 2, count .. " watchers"
       end, 5, "two watchers")
-      holder:send "unlock"
-      patient:expect "^held"
-      patient:send "unlock"
-      patient:expect "^unlocked"
+      remote.release(holder)
+      taken(patient)
+      remote.release(patient)
     end
     wait.eventually(function()
       local count = etcd:watchers()
       return count == 0, count .. " watchers"
     end, 5, "no watcher is left")
     finish(actors)
-  end)
-
-  -- In a private etcd all watchers belong to this test.
-  it("watch only their predecessor", function()
-    local COUNT = 10
-    local etcd, waiters = suite.start(), {}
-    local holder = actor(etcd, "herd")
-    take(holder)
-    for i = 1, COUNT do
-      waiters[i] = actor(etcd, "herd")
-      enqueue(waiters[i], etcd, "herd", i + 1)
-    end
-    -- One watcher for each waiter, and one more if the holder watches its own key already.
-    wait.eventually(function()
-      local count = etcd:watchers()
-      return count == COUNT or count == COUNT + 1, count .. " watchers"
-    end, 5, "a watcher for each waiter")
-    holder:send "unlock"
-    for i = 1, COUNT do
-      waiters[i]:expect "^held"
-      waiters[i]:send "unlock"
-      waiters[i]:expect "^unlocked"
-      waiters[i]:send "stats"
-      local enqueues, watches, looks = waiters[i]:expect "^stats (%d+) (%d+) (%d+)"
-      -- A waiter reads once when its predecessor goes, and once after a watch is created if the
-      -- revision has moved on. It watches its own key only if a busy machine makes its hold long.
-      assert.equal("1", enqueues)
-      assert.is_true(tonumber(watches) <= 2)
-      assert.is_true(tonumber(looks) >= 1 and tonumber(looks) <= tonumber(watches) + 1)
-    end
-    waiters[COUNT + 1] = holder
-    finish(waiters)
-    wait.eventually(function() return etcd:watchers() == 0 end, 5, "no watcher is left")
   end)
 end)
 
@@ -383,16 +243,4 @@ it("a waiter is not told the result of a try that was given up", function()
     assert.is_true(granted(pending):unlock())
     assert.same({}, etcd:keys(prefix .. "a/"))
   end
-end)
-
-it("a try sends one request, also if a holder with a lock delay crashed", function()
-  local other = connect { elsewhere = true, lock_delay = 5 }
-  local held = assert(other:lock "b")
-  local before = client:stats()
-  local lock, _, code = client:try_lock "b"
-  assert.is_nil(lock)
-  assert.equal("locked", code)
-  assert.equal(before.tries + 1, client:stats().tries)
-  assert.equal(before.audits, client:stats().audits)
-  assert.is_true(held:unlock())
 end)

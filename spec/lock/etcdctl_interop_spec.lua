@@ -1,17 +1,7 @@
 -- Tests that `etcdctl lock`, which uses Go's concurrency.Mutex, and etcdlock share one queue.
 
--- Takes the lock |name|, prints its token and key, and releases it after a line of input.
-local OURS = [[
-  local endpoint, prefix, name = ...
-  local client = assert(require("etcdlock").connect {
-    endpoints = endpoint, prefix = prefix, ttl = 30,
-  })
-  local lock = assert(client:lock(name))
-  print(("held %.0f %s"):format(lock:token(), lock:key()))
-  io.read()
-  print("unlocked " .. tostring(lock:unlock()))
-  client:close()
-]]
+local options = { endpoints = etcd:endpoints(), prefix = prefix, ttl = 30 }
+client_options(options)
 
 -- Starts `etcdctl lock` for |name| with a lease of |ttl| seconds (10). The field `text` of the
 -- result holds what it has printed: its key, once it holds the lock.
@@ -53,12 +43,11 @@ local function stop(ctl)
   etcd:revoke(holds(ctl):match "%x+$")
 end
 
-local function connect()
-  local client = assert(etcdlock.connect {
-    endpoints = etcd:endpoints(), prefix = prefix, ttl = 30,
-  })
-  finally(function() client:close() end)
-  return client
+-- Starts a process that asks for the lock |name|.
+local function ask(name)
+  local child = remote.start(options)
+  remote.send_take(child, name)
+  return child
 end
 
 describe("etcdlock beside `etcdctl lock`", function()
@@ -70,42 +59,13 @@ describe("etcdlock beside `etcdctl lock`", function()
     assert.equal("locked", (select(3, client:try_lock "theirs")))
     assert_fails("timeout",
       clients.answered(client.lock, client, "theirs", { timeout = 1 }))
-    local ours = proc.lua(OURS, etcd:endpoints(), prefix, "theirs")
+    local ours = ask "theirs"
     etcd:await_keys(prefix .. "theirs/", 2)
     wait.sleep(0.2)
-    assert.is_nil(ours.lines[1])
+    remote.assert_waits(ours)
     stop(ctl)
-    ours:expect("^held", 2)
-    ours:send "go"
-    ours:expect "^unlocked true"
-    assert.equal(0, (ours:wait()))
-  end)
-
-  it("makes etcdctl wait until unlock", function()
-    local client = connect()
-    local lock = assert(client:lock "ours")
-    local ctl = etcdctl_lock "ours"
-    etcd:await_keys(prefix .. "ours/", 2)
-    wait.sleep(0.2)
-    assert.is_nil(holds(ctl))
-    assert.is_true((lock:check()))
-    assert(lock:unlock())
-    await_hold(ctl)
-    assert.equal("locked", (select(3, client:try_lock "ours")))
-    stop(ctl)
-    lock = assert(client:try_lock "ours")
-    assert(lock:unlock())
-  end)
-
-  it("is granted the lock of a killed etcdctl when its lease ends", function()
-    local ctl = etcdctl_lock("killed", 3)
-    await_hold(ctl)
-    local ours = proc.lua(OURS, etcd:endpoints(), prefix, "killed")
-    etcd:await_keys(prefix .. "killed/", 2)
-    proc.destroy(ctl.process)
-    ours:expect("^held", 4)
-    ours:send "go"
-    ours:expect "^unlocked true"
+    remote.taken(ours, 2)
+    remote.release(ours)
     ours:wait()
   end)
 
@@ -116,7 +76,7 @@ describe("etcdlock beside `etcdctl lock`", function()
     for i = 1, 3 do
       ctls[i] = etcdctl_lock "mixed"
       etcd:await_keys(prefix .. "mixed/", 2 * i)
-      children[i] = proc.lua(OURS, etcd:endpoints(), prefix, "mixed")
+      children[i] = ask "mixed"
       etcd:await_keys(prefix .. "mixed/", 2 * i + 1)
     end
     local places = assert(client:queue "mixed")
@@ -124,17 +84,14 @@ describe("etcdlock beside `etcdctl lock`", function()
     for i = 1, 3 do
       assert.equal(places[2 * i].key, await_hold(ctls[i]))
       for j = i, 3 do
-        assert.is_nil(children[j].lines[1])
+        remote.assert_waits(children[j])
         assert.is_nil(j > i and holds(ctls[j]) or nil)
       end
       stop(ctls[i])
-      local token, key = children[i]:expect("^held (%d+) (.*)", 2)
-      assert.equal(places[2 * i + 1].key, key)
-      assert.equal(places[2 * i + 1].token, tonumber(token))
+      assert.equal(places[2 * i + 1].token, remote.taken(children[i], 2))
       for j = i + 1, 3 do assert.is_nil(holds(ctls[j])) end
-      children[i]:send "go"
-      children[i]:expect "^unlocked true"
-      assert.equal(0, (children[i]:wait()))
+      remote.release(children[i])
+      children[i]:wait()
     end
     assert.same({}, etcd:keys(prefix .. "mixed/"))
   end)
@@ -143,7 +100,7 @@ describe("etcdlock beside `etcdctl lock`", function()
     local client = connect()
     local ctl = etcdctl_lock "listed"
     local key = await_hold(ctl)
-    local ours = proc.lua(OURS, etcd:endpoints(), prefix, "listed")
+    local ours = ask "listed"
     etcd:await_keys(prefix .. "listed/", 2)
     local places = assert(client:queue "listed")
     local _, token = etcd:get(key)
@@ -154,8 +111,8 @@ describe("etcdlock beside `etcdctl lock`", function()
     assert.equal(ours.pid, places[2].pid)
 
     assert(client:break_lock("listed", token))
-    ours:expect("^held", 2)
-    ours:send "go"
+    remote.taken(ours, 2)
+    remote.release(ours)
     ours:wait()
     stop(ctl)
   end)

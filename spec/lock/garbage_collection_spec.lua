@@ -48,12 +48,6 @@ after_each(function()
 end)
 
 describe("a handle", function()
-  it("of a held lock releases the lock when it is collected", function()
-    forget()
-    collect()
-    assert_gone "a"
-  end)
-
   it("of a lock with count 2 releases the lock when it is collected", function()
     forget(2)
     collect()
@@ -180,15 +174,6 @@ describe("a handle", function()
 end)
 
 describe("a lock that was dropped without unlock", function()
-  it("is collected by the next lock call of its client", function()
-    collectgarbage "stop"
-    finally(function() collectgarbage "restart" end)
-    forget()
-    local lock, message = client:lock("a", { timeout = 5 })
-    assert.is_truthy(lock, message)
-    assert.is_true(lock:check())
-  end)
-
   it("is collected by each of three lock calls that it blocks", function()
     collectgarbage "stop"
     finally(function() collectgarbage "restart" end)
@@ -328,18 +313,6 @@ describe("the end of a program", function()
     assert_nothing_left()
   end)
 
-  it("removes the entries of waits in progress", function()
-    local lock = assert(other:lock "a")
-    run [[
-      waits = {}
-      for i = 1, 3 do waits[i] = assert(client._core:lock(prefix .. "a", "")) end
-      repeat until #client:queue "a" == 2
-    ]]
-    assert.equal(1, #other:queue "a")
-    assert.is_true(lock:check())
-    assert.same({ other:lease() }, etcd:leases())
-  end)
-
   it("with requests in flight leaves no key and no lease", function()
     run [[
       for i = 1, 10 do
@@ -363,14 +336,6 @@ describe("the end of a program", function()
     assert_nothing_left()
   end)
 
-  it("after or inside with_lock leaves no key and no lease", function()
-    run [[
-      client:with_lock("a", function(lock) kept = lock end)
-      lock = assert(client:lock "b")
-    ]]
-    assert_nothing_left()
-  end)
-
   -- os.exit of Lua 5.1 cannot close the state.
   if _VERSION ~= "Lua 5.1" or rawget(_G, "jit") then
     it("by os.exit(code, true) inside with_lock leaves no key and no lease", function()
@@ -383,32 +348,5 @@ describe("the end of a program", function()
     run([[ client:with_lock("a", function() os.exit(4) end) ]], 4, 2)
     assert.equal(1, #other:queue "a")
     wait.eventually(function() return #other:queue "a" == 0 end, 6)
-  end)
-
-  it("after client:close with handles still referenced leaves no key and no lease", function()
-    run [[
-      lock = assert(client:lock "a")
-      handlers = { lock:on_lost(print) }
-      client:close()
-      lock:unlock()
-    ]]
-    assert_nothing_left()
-  end)
-
-  it("takes at most 0.5 s longer if etcd does not answer", function()
-    local private = suite.start()
-    local child = proc.lua([[
-      local endpoints, prefix = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoints, prefix = prefix })
-      lock = assert(client:lock "a")
-      print "held"
-      io.read()
-    ]], private:endpoints(), prefix)
-    child:expect "^held$"
-    private:pause()
-    local from = wait.now()
-    assert.same({ 0, 0 }, { child:wait(5) })
-    assert.is_true(wait.now() - from < 0.5 + wait.SLACK)
-    private:resume()
   end)
 end)

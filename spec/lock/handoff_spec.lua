@@ -155,24 +155,6 @@ describe("the next owner of a client", function()
     assert_new_key(lock:token())
     assert_fails("lost", lock:unlock())
   end)
-
-  it("gets a new token after a put of unknown outcome: the late put fails", function()
-    local server = clients.scripted()
-    finally(function()
-      clients.close_all()
-      etcd:del(prefix .. "data")
-    end)
-    client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
-    local lock = take()
-    clients.await_watched(client, lock)
-    server:delay "Txn"
-    assert_fails("unavailable", lock:put(prefix .. "data", "late"))
-    assert.is_true(lock:unlock())
-    local heir = assert_new_key(lock:token())
-    assert.is_true(heir:put(prefix .. "data", "next"))
-    server:deliver "Txn"
-    assert.equal("next", (etcd:get(prefix .. "data")))
-  end)
 end)
 
 -- A plain lock orders its guarded writes by its own key, and a write lock by a marker key.

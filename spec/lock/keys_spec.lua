@@ -81,6 +81,8 @@ describe("parse_key", function()
     assert_stranger("a", "a/read/read/1f")
     assert_stranger("a", "a/read/write/1f")
     assert_stranger("a", "a/read/1f/1f")
+    assert_stranger("a", "a/read/order/1f-2")
+    assert_stranger("a", "a/write/order/1f-2")
   end)
 
   it("rejects a key of another name", function()

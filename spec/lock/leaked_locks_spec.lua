@@ -14,7 +14,7 @@ end
 it("each leaked lock is reported to the log function given to connect", function()
   local told = {}
   local client = connect { log = function(message)
-    if message.event == "leaked" then told[#told + 1] = tostring(message) end
+    if message.event == "leaked" then told[#told + 1] = message end
   end }
   drop_one(client)
   assert.equal(1, client:stats().leaked)
@@ -23,7 +23,11 @@ it("each leaked lock is reported to the log function given to connect", function
   assert(client:lock "b"):unlock()
   assert.equal(2, client:stats().leaked)
   assert.equal(2, #told)
-  for _, message in ipairs(told) do assert.matches(TEXT, message, 1, true) end
+  for _, message in ipairs(told) do
+    assert.same({ "a", "lock", "warn" }, { message.name, message.mode, message.level })
+    assert.is_number(message.hold)
+    assert.matches(TEXT, tostring(message), 1, true)
+  end
 end)
 
 -- Runs |work|, Lua text, in a program with a client; returns what the program writes to standard

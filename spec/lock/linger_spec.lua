@@ -102,15 +102,6 @@ describe("a lingering lock", function()
     assert.equal(1, #keys())
   end)
 
-  it("is handed off to a waiting owner of the same client", function()
-    local lock = assert(client:lock("a", LONG))
-    local next_one = assert(client:lock_async("a", { owner = "next" }))
-    wait.eventually(function() return client:stats().waiting == 1 end)
-    assert.is_true(lock:unlock())
-    assert.equal(lock:token(), clients.granted(next_one):token())
-    assert.is_false((lock:held()))
-  end)
-
   it("is deleted after the linger time that follows its last unlock", function()
     leave { linger = 0.3 }
     local lock = assert(client:lock("a", { linger = 2 }))
@@ -183,18 +174,6 @@ it('lock returns "invalid" for a linger time of 0 or less or above 86400 seconds
     assert.matches("more than 0 seconds, up to 86400", message, 1, true)
   end
   assert.has_error(function() client:lock("a", { linger = "long" }) end)
-end)
-
--- Regression 045. A lock was released with linger, and a later hold took over its key. wait_lost of
--- the released lock waited for the end of the later hold.
-it("wait_lost after unlock returns not_held despite a later hold", function()
-  local client = connect()
-  local first = assert(client:lock("a", { linger = 60 }))
-  assert.is_true(first:unlock())
-  local second = assert(client:lock("a", { linger = 60 }))
-  assert_fails("not_held", first:wait_lost(1))
-  assert_fails("timeout", second:wait_lost(0))
-  assert.is_true((second:held()))
 end)
 
 -- Regression 046. A lock was released with linger, and a later hold took over its key. expire of

@@ -8,68 +8,33 @@ local TTL, DELAY = 2, 4
 
 client_options { ttl = TTL }
 
--- A program that acquires the lock of the kind |only| ("all": one of each kind) with a lock delay
--- and prints "held". It obeys the input lines "unlock", "close" and "held?", and prints "done"
--- after each.
-local HOLDER = [[
-  local endpoints, prefix, ttl, delay, only = ...
-  local etcdlock = require "etcdlock"
-  local client = assert(etcdlock.connect {
-    endpoints = endpoints, prefix = prefix, ttl = tonumber(ttl), lock_delay = tonumber(delay),
-  })
-  local opts, held = {}, {}
-  local take = {
-    lock = function() return client:lock("of-lock", opts) end,
-    try = function() return client:try_lock("of-try", opts) end,
-    read = function() return client:read_lock("of-read", opts) end,
-    write = function() return client:write_lock("of-write", opts) end,
-    permit = function() return client:semaphore("of-permit", 1):lock(opts) end,
-    multi = function() return client:multi_lock({ "of-multi", "of-multi2" }, opts) end,
-    leader = function() return client:election("of-leader"):campaign("me", opts) end,
-    async = function()
-      local asked = assert(client:lock_async("of-async", opts))
-      local lock
-      repeat lock = asked:step() until lock
-      return lock
-    end,
-    downgraded = function()
-      local lock = assert(client:write_lock("of-downgraded", opts))
-      assert(lock:downgrade())
-      return lock
-    end,
-    two = function()
-      local first = assert(client:lock("of-two", { owner = "first" }))
-      local second
-      local asked = assert(client:lock_async("of-two", { owner = "second" }))
-      assert(first:unlock()) -- hands the lock to the second owner
-      repeat second = asked:step() until second
-      assert(first:token() == second:token())
-      return second
-    end,
-  }
-  for kind, call in pairs(take) do
-    if only == kind or only == "all" then held[kind] = assert(call()) end
-  end
-  if only == "with" then
-    client:with_lock("of-with", opts, function()
-      print "held"
-      io.read()
-    end)
-  end
-  print "held"
-  for line in io.lines() do
-    if line == "unlock" then
-      for _, lock in pairs(held) do assert(lock:unlock()) end
-    elseif line == "close" then
-      client:close()
-    elseif line == "held?" then
-      print(select(2, next(held)):held())
-    end
-    print("done " .. line)
-  end
-]]
+-- For each kind of lock: how a process with a lock delay acquires it.
+local HOLD = {
+  lock = "client:lock 'of-lock'",
+  try = "client:try_lock 'of-try'",
+  read = "client:read_lock 'of-read'",
+  write = "client:write_lock 'of-write'",
+  permit = "client:semaphore('of-permit', 1):lock()",
+  multi = "client:multi_lock { 'of-multi', 'of-multi2' }",
+  leader = "client:election('of-leader'):campaign 'me'",
+  async = "await(client:lock_async 'of-async')",
+  downgraded = [[(function()
+    local lock = assert(client:write_lock 'of-downgraded')
+    assert(lock:downgrade())
+    return lock
+  end)()]],
+  -- The first owner hands the lock to the second one.
+  two = [[(function()
+    local first = assert(client:lock('of-two', { owner = 'first' }))
+    local asked = client:lock_async('of-two', { owner = 'second' })
+    assert(first:unlock())
+    local second = await(asked)
+    assert(first:token() == second:token())
+    return second
+  end)()]],
+}
 
--- For each kind of lock: a function that starts an acquisition which conflicts with HOLDER's hold.
+-- For each kind of lock: a function that starts an acquisition which conflicts with that hold.
 local NEXT = {
   lock = function(client, opts) return client:lock_async("of-lock", opts) end,
   try = function(client, opts) return client:lock_async("of-try", opts) end,
@@ -85,12 +50,26 @@ local NEXT = {
   two = function(client, opts) return client:lock_async("of-two", opts) end,
 }
 
--- Starts HOLDER for the kind |only| with a lock delay of |delay| seconds (nil: DELAY), and waits
--- until it holds.
+-- Starts a process with a lock delay of |delay| seconds (nil: DELAY) that acquires the lock of the
+-- kind |only| ("all": one of each kind), and waits until it holds.
 local function start(only, delay)
-  local child = proc.lua(HOLDER, etcd:endpoints(), prefix, tostring(TTL),
-    tostring(delay or DELAY), only)
-  child:expect("^held", 20)
+  local child = remote.start {
+    endpoints = etcd:endpoints(), prefix = prefix, ttl = TTL, lock_delay = delay or DELAY,
+  }
+  remote.ask(child, [[
+    held = {}
+    function await(asked)
+      local lock
+      repeat lock = asked:step() until lock
+      return lock
+    end
+  ]])
+  for kind, call in pairs(HOLD) do
+    if only == kind or only == "all" then
+      assert.same({ "true" }, remote.ask(child,
+        ("held.%s = assert(%s) return true"):format(kind, call), 20))
+    end
+  end
   return child
 end
 
@@ -139,7 +118,14 @@ describe("the lock delay after a crash", function()
     end)
 
   it("in with_lock keeps etcdctl lock out, too", function()
-    local child = start "with"
+    local child = start "none"
+    remote.send(child, [[
+      client:with_lock('of-with', function()
+        io.stderr:write "held"
+        io.read()
+      end)
+    ]])
+    wait.eventually(function() return child:errors():find "held" end, 10, "a hold")
     local from = wait.now()
     child:kill "sigkill"
     local _, status = etcd:ctl("lock", prefix .. "of-with", "true")
@@ -187,13 +173,11 @@ describe("a process stopped past its hold deadline", function()
     child:kill "sigstop"
     wait.eventually(function() return wait.now() - from > TTL + 0.3 end, 5)
     child:kill "sigcont"
-    child:send "held?"
-    child:expect "^false\tlost"
+    assert.same({ "false", "lost" }, remote.ask(child, "return held.lock:held()"))
     local lock = granted(asked)
     assert.is_true(wait.now() - from >= DELAY, wait.now() - from)
     assert.is_true(lock:unlock())
-    child:send "close"
-    child:expect "^done"
+    remote.ask(child, "client:close()")
   end)
 end)
 
@@ -232,13 +216,14 @@ describe("a hold with a lock delay", function()
     end
   end
 
-  for _, word in ipairs { "unlock", "close" } do
+  for word, program in pairs {
+    unlock = "for _, lock in pairs(held) do assert(lock:unlock()) end", close = "client:close()",
+  } do
     it("is followed at once by the next waiter after " .. word, function()
       local client = connect()
       local child = start("all", 8)
       local asked = ask_all(client)
-      child:send(word)
-      child:expect("^done", 10)
+      assert.same({ "" }, remote.ask(child, program))
       for _, one in pairs(asked) do assert.is_true(granted(one):unlock()) end
       child:kill "sigkill"
       assert_at_once(ask_all(client), word)

@@ -40,13 +40,6 @@ describe("a lock", function()
     wait.eventually(function() return client:stats().lost == 1 end)
   end)
 
-  it('is lost with the reason "deleted" if its key is deleted while a watch covers it', function()
-    local lock = assert(client:lock "a")
-    await_watch()
-    etcd:del(lock:key())
-    assert.equal("deleted", lock:wait_lost(5))
-  end)
-
   it('is lost with the reason "revoked" or "deleted" after its lease was revoked', function()
     local lock = assert(client:lock "a")
     etcd:revoke(lock:lease())
@@ -83,21 +76,13 @@ describe("a lock", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it('returns "lost" from a check right after break_lock', function()
-    for _ = 1, 20 do
-      local lock = assert(client:lock "a")
-      assert.is_true(other:break_lock("a", lock:token()))
-      assert_fails("lost", lock:check())
-      assert_lost(lock, "deleted")
-    end
-  end)
-
   it('returns "lost" from each guarded call and from unlock right after break_lock', function()
     local calls = {
       function(lock) return lock:put(prefix .. "data", "v") end,
       function(lock) return lock:get(prefix .. "data") end,
       function(lock) return lock:delete(prefix .. "data") end,
       function(lock) return lock:txn { { "put", prefix .. "data", "v" } } end,
+      function(lock) return lock:check() end,
       function(lock) return lock:unlock() end,
     }
     -- The client has probably not received the watch event of the deletion yet. So the guard in the
@@ -110,36 +95,6 @@ describe("a lock", function()
       lock:unlock()
     end
     assert.is_nil(etcd:get(prefix .. "data"))
-  end)
-
-  it("is lost together with all others of the same lease", function()
-    local locks = {}
-    for i = 1, 10 do locks[i] = assert(client:lock("n" .. i)) end
-    etcd:revoke(client:lease())
-    for i = 1, 10 do
-      assert.is_string(locks[i]:wait_lost(5))
-      assert.same({ false, "lost" }, { locks[i]:held() })
-    end
-  end)
-
-  it("is acquired again on a new lease after its lease was revoked", function()
-    local lock = assert(client:lock "a")
-    etcd:revoke(lock:lease())
-    lock:wait_lost(5)
-    local again = assert(client:lock("a", { timeout = 5 }))
-    assert.not_equal(lock:lease(), again:lease())
-    assert.equal(client:lease(), again:lease())
-    assert.is_true(again:token() > lock:token())
-    assert.is_true(again:check())
-    assert.is_true(client:alive())
-  end)
-
-  it("is acquired at the second attempt by an idle client unaware of its lease's end", function()
-    assert.is_true(assert(client:lock "a"):unlock())
-    etcd:revoke(client:lease())
-    local lock = assert(client:lock("a", { timeout = 5 }))
-    assert.is_true(lock:check())
-    assert.equal(1, client:stats().failed_attempts)
   end)
 
   it("is acquired at the first attempt by an idle client aware of its lease's end", function()
@@ -164,13 +119,18 @@ describe("a lock", function()
 end)
 
 describe("a waiter", function()
-  local WAITER = [[
-    local endpoint, prefix = ...
-    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
-    local lock, message, code = client:lock("a", { timeout = 20 })
-    print(lock and "held" or code .. ": " .. message)
-    client:close()
-  ]]
+  local function start()
+    local child = remote.start { endpoints = etcd:endpoints(), prefix = prefix }
+    remote.send(child, "return client:lock('a', { timeout = 20 })")
+    return child
+  end
+
+  local function assert_lost_because(child, why)
+    local results = remote.answer_of(child, 15)
+    assert.equal("lost", results[3])
+    assert.matches(why, results[2])
+    child:wait()
+  end
 
   local function second_in_line()
     return wait.eventually(function() return client:queue "a"[2] end, 10, "a waiter")
@@ -178,23 +138,21 @@ describe("a waiter", function()
 
   it('gets "lost" at its turn if its key was deleted before', function()
     clients.keep(assert(client:lock "a"))
-    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
+    local child = start()
     etcd:del(second_in_line().key)
     -- The client does not watch the key of a waiter. So it finds the loss only when it would grant
     -- the lock to this waiter.
     local lock = client:lock "a"
     lock:unlock()
     lock:unlock()
-    assert.matches("deleted", child:expect("^lost: (.*)", 15))
-    child:wait()
+    assert_lost_because(child, "deleted")
   end)
 
   it('gets "lost" after its lease was revoked', function()
     clients.keep(assert(client:lock "a"))
-    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
+    local child = start()
     etcd:revoke(second_in_line().lease)
-    assert.matches("lease", child:expect("^lost: (.*)", 15))
-    child:wait()
+    assert_lost_because(child, "lease")
   end)
 end)
 
@@ -216,62 +174,16 @@ describe("on_lost", function()
     assert.equal(1, #calls)
   end)
 
-  it("calls all handlers in the order of their registration", function()
-    local calls = {}
-    local lock = assert(client:lock("a", { max_hold = 0.1 }))
-    for i = 1, 3 do lock:on_lost(function() calls[#calls + 1] = i end) end
-    lock:wait_lost(5)
-    assert.same({ 1, 2, 3 }, calls)
-  end)
-
-  it("calls its handler while the program waits for another lock", function()
-    local reason
-    local lock = assert(client:lock("a", { max_hold = 0.2 }))
-    lock:on_lost(function(_, why) reason = why end)
-    clients.keep(assert(other:lock "b"))
-    assert_fails("timeout", clients.answered(client.lock, client, "b", { timeout = 1 }))
-    assert.equal("max_hold", reason)
-  end)
-
-  it("calls its handler within held if the hold has just ended", function()
-    local reason
-    local lock = assert(client:lock("a", { max_hold = 0.1 }))
-    lock:on_lost(function(_, why) reason = why end)
-    wait.eventually(function() return not lock:held() end)
-    assert.equal("max_hold", reason)
-  end)
-
-  it("calls its handler at once if the lock is already lost", function()
-    local reason
-    local lock = assert(client:lock("a", { max_hold = 0.1 }))
-    lock:wait_lost(5)
-    lock:on_lost(function(_, why) reason = why end)
-    assert.equal("max_hold", reason)
-  end)
-
   it("calls a handler only once if another one is registered after the loss", function()
     local calls = {}
     local lock = assert(client:lock("a", { max_hold = 0.1 }))
     lock:on_lost(function() calls[#calls + 1] = "early" end)
     lock:wait_lost(5)
     lock:on_lost(function() calls[#calls + 1] = "late" end)
+    assert.same({ "early", "late" }, calls) -- at once, because the lock is already lost
     assert.is_false((lock:held()))
     work(0.1)
     assert.same({ "early", "late" }, calls)
-  end)
-
-  it("calls all handlers even if they raise errors, and raises the first error", function()
-    local calls = {}
-    local lock = assert(client:lock("a", { max_hold = 0.1 }))
-    for i = 1, 3 do
-      lock:on_lost(function()
-        calls[#calls + 1] = i
-        error("handler " .. i, 0)
-      end)
-    end
-    local ok, message = pcall(lock.wait_lost, lock, 5)
-    assert.same({ false, "handler 1" }, { ok, message })
-    assert.same({ 1, 2, 3 }, calls)
   end)
 
   it("calls no handler after unlock or after close of the client", function()
@@ -310,16 +222,6 @@ describe("on_lost", function()
 end)
 
 describe("wait_lost", function()
-  it('returns "timeout" after its timeout if the lock is still held', function()
-    local lock = assert(client:lock "a")
-    local from = wait.now()
-    assert_fails("timeout", lock:wait_lost(0.3))
-    local waited = wait.now() - from
-    assert.is_true(waited >= 0.3 and waited < 0.3 + wait.SLACK, waited)
-    assert_fails("timeout", lock:wait_lost(0))
-    assert.is_true(lock:held())
-  end)
-
   it("never returns before its timeout, at any fraction of a second", function()
     local lock = assert(client:lock "a")
     wait.sleep(0.05) -- by then the I/O thread drives the loop, in most cases
@@ -328,25 +230,6 @@ describe("wait_lost", function()
       assert_fails("timeout", lock:wait_lost(0.1))
       assert.is_true(wait.now() - from >= 0.099)
     end
-  end)
-
-  it("returns soon after break_lock ended the hold", function()
-    local child = proc.lua([[
-      local endpoint, prefix = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
-      local lock = assert(client:lock "a")
-      print "held"
-      print(lock:wait_lost(20))
-      client:close()
-    ]], etcd:endpoints(), prefix)
-    child:expect "^held$"
-    local place = client:queue "a"[1]
-    wait.sleep(0.3) -- by then wait_lost waits
-    local from = wait.now()
-    assert.is_true(client:break_lock("a", place.token))
-    child:expect "^deleted$"
-    assert.is_true(wait.now() - from < wait.SLACK)
-    child:wait()
   end)
 
   it("returns the same reason from every call", function()

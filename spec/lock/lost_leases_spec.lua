@@ -86,27 +86,18 @@ it("close after the lock delay of a lost hold revokes the lease", function()
 end)
 
 it("a process that ends after a lost hold leaves the lock delay", function()
-  local child = proc.lua([[
-    local endpoint, prefix, ttl, delay = ...
-    local client = assert(require("etcdlock").connect {
-      endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl), lock_delay = tonumber(delay),
-    })
-    local lock = assert(client:lock "a")
-    print(select(2, lock:held()))
-    io.read()
-    assert(not lock:held())
-    client:close()
-    print "closed"
-  ]], suite.endpoint(), prefix, tostring(TTL), tostring(DELAY))
-  child:expect("^%d", 10)
+  local child = remote.start {
+    endpoints = suite.endpoint(), prefix = prefix, ttl = TTL, lock_delay = DELAY,
+  }
+  remote.take(child, "a")
   -- This is the earliest time: the last keepalive may be TTL / 3 old.
   local over = wait.now() + DELAY + 1
   local asked = assert(other:lock_async "a")
   child:kill "sigstop"
   wait.sleep(TTL + 0.2)
   child:kill "sigcont"
-  child:send "go on"
-  child:expect("^closed", 5)
+  assert.same({ "false" }, remote.ask(child, "return (lock:held())"))
+  child:wait()
   clients.assert_wait(asked)
   assert_granted_after(over, asked)
 end)

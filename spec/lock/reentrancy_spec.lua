@@ -50,14 +50,6 @@ describe("the same owner", function()
     end
   end)
 
-  it("holds locks of several names independently", function()
-    local a, b = assert(client:lock "a"), assert(client:lock "b")
-    assert.not_equal(a, b)
-    assert.equal(a, client:lock "a")
-    assert.is_true(b:unlock())
-    assert.equal(2, a:count())
-  end)
-
   it('gets "lost" from each unlock that is due after a loss, then "not_held"', function()
     local lock = assert(client:lock "a")
     clients.keep(assert(client:lock "a"))
@@ -109,15 +101,6 @@ describe("another owner of the same client", function()
     assert.is_true(mine:held())
   end)
 
-  it("waits for a hold that max_hold will end", function()
-    local short = assert(client:lock("a", { owner = "x", max_hold = 0.4 }))
-    local mine = assert(client:lock("a", { owner = "y", timeout = 5 }))
-    assert.is_true(mine:token() > short:token())
-    assert.same({ false, "lost" }, { short:held() })
-    assert_fails("lost", short:unlock())
-    assert.is_true(mine:check())
-  end)
-
   it('gets "deadlock" until expire sets the end of the hold, then waits', function()
     local short = assert(client:lock("a", { owner = "x" }))
     assert_fails("deadlock", client:lock("a", { owner = "y" }))
@@ -142,15 +125,11 @@ end)
 -- "main", a caller there was taken for the main coroutine: it shared the holds of the main
 -- coroutine instead of waiting.
 it('the owner "main" does not share a hold of the main coroutine', function()
-  local child = proc.lua([[
-    local endpoint, prefix = ...
-    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+  local child = remote.start { endpoints = suite.endpoints(), prefix = prefix }
+  assert.same({ "locked", "1" }, remote.ask(child, [[
     local lock = assert(client:lock "a")
-    print((select(3, client:try_lock("a", { owner = "main" }))))
-    print(lock:count())
-    client:close()
-  ]], suite.endpoints(), prefix)
-  child:expect "^locked$"
-  child:expect "^1$"
+    local _, _, code = client:try_lock("a", { owner = "main" })
+    return code, lock:count()
+  ]]))
   child:wait()
 end)

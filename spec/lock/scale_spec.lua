@@ -61,34 +61,6 @@ describe("a client", function()
     assert.equal(0, client:stats().held)
     assert.equal(0, client:stats().lost)
   end)
-
-  it("grants 200 waits for one name in their order, with one key", function()
-    local child = proc.lua(MANY .. [[
-      local endpoint, name = ...
-      local holder, client = connect(endpoint), connect(endpoint)
-      local first = holder:lock(name, "")
-      while not first:wait(1) do end
-      local locks, order = {}, {}
-      for i = 1, 200 do locks[i] = client:lock(name, "") end
-      print "waiting"
-      io.read()
-      first:release()
-      wait_all(locks, function(lock, i)
-        order[#order + 1] = i
-        lock:release()
-      end)
-      for i = 1, #order do assert(order[i] == i, "not in order") end
-      print(("acquired %.0f"):format(client:stats().acquired))
-      client:close(1)
-      holder:close(1)
-    ]], etcd:endpoints(), prefix .. "own")
-    child:expect("^waiting", 20)
-    etcd:await_keys(prefix .. "own/", 2)
-    child:send "go"
-    assert.equal("200", (child:expect("^acquired (%d+)", 20)))
-    assert.equal(0, (child:wait()))
-    assert.same({}, etcd:keys(prefix .. "own/"))
-  end)
 end)
 
 describe("a queue of 300 waiters", function()
@@ -147,60 +119,6 @@ describe("a queue of 300 waiters", function()
 end)
 
 describe("fifty locks", function()
-  it("in four processes have one holder at a time each, with growing tokens", function()
-    local PROCESSES, NAMES, ROUNDS = 4, 50, 5
-    local BUSY = MANY .. [[
-      local endpoint, prefix, names, rounds = ...
-      local client = connect(endpoint)
-      print "ready"
-      io.read()
-      local lines, leases, n_leases = {}, {}, 0
-      for _ = 1, tonumber(rounds) do
-        local locks = {}
-        for i = 1, tonumber(names) do locks[i] = client:lock(prefix .. i, "") end
-        wait_all(locks, function(lock, i)
-          local from = uv.hrtime()
-          local token = lock:token()
-          assert(lock:left())
-          lines[#lines + 1] = ("%d %.0f %.0f %.0f"):format(i, token, from, uv.hrtime())
-          local lease = lock:lease()
-          n_leases = n_leases + (leases[lease] and 0 or 1)
-          leases[lease] = true
-          lock:release()
-        end)
-      end
-      print("leases " .. n_leases)
-      print(table.concat(lines, "\n"))
-      client:close(1)
-    ]]
-    local children, holds = {}, {}
-    for i = 1, PROCESSES do
-      children[i] = proc.lua(BUSY, etcd:endpoints(), prefix .. "fifty/", NAMES, ROUNDS)
-    end
-    for _, child in ipairs(children) do child:expect("^ready", 10) end
-    for _, child in ipairs(children) do child:send "go" end
-    for i = 1, NAMES do holds[i] = {} end
-    for _, child in ipairs(children) do
-      assert.equal("1", (child:expect("^leases (%d+)", 30)))
-      for _ = 1, NAMES * ROUNDS do
-        local name, token, from, to = child:expect "^(%d+) (%d+) (%d+) (%d+)$"
-        table.insert(holds[tonumber(name)], {
-          token = tonumber(token), from = tonumber(from), to = tonumber(to),
-        })
-      end
-      assert.equal(0, (child:wait()))
-    end
-    for _, list in ipairs(holds) do
-      assert.equal(PROCESSES * ROUNDS, #list)
-      table.sort(list, function(a, b) return a.from < b.from end)
-      for i = 2, #list do
-        assert.is_true(list[i].from >= list[i - 1].to, "two holds overlap")
-        assert.is_true(list[i].token > list[i - 1].token, "a token has not grown")
-      end
-    end
-    assert.same({}, etcd:keys(prefix .. "fifty/"))
-  end)
-
   it("that become free at once are all granted to their waiter within 1 s", function()
     local WAITER = MANY .. [[
       local endpoint, prefix = ...

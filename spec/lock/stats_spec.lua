@@ -102,15 +102,8 @@ describe("a client", function()
   end)
 
   it("that holds no lock wakes its I/O thread at most 6 times in 2.5 s", function()
-    local child = proc.lua([[
-      local endpoints, prefix = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoints, ttl = 10 })
-      assert(client:lock(prefix .. "a")):unlock()
-      print "idle"
-      io.read "*l"
-      client:close()
-    ]], etcd:endpoints(), prefix)
-    child:expect "^idle"
+    local child = remote.start { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
+    remote.ask(child, "return client:lock('a'):unlock()")
     wait.sleep(10 / 3 + 0.5) -- until the next keepalive, after which a held key would be read
     local count
     for _ = 1, 3 do

@@ -204,21 +204,6 @@ describe("a child process", function()
     return out
   end
 
-  it("runs etcdlock.with_lock without a client of its own", function()
-    local out = run [[
-      local etcdlock = require "etcdlock"
-      print(etcdlock.with_lock(... .. "a", function(lock) return lock:check() end))
-    ]]
-    assert.matches("^true\ttrue\t[%d.,]+\t%d+\n$", out)
-  end)
-
-  it('gets "locked" from etcdlock.with_lock with timeout = 0 for a held lock', function()
-    clients.keep(assert(client:lock "a"))
-    assert.matches("nil\t.*\tlocked", run [[
-      print(require("etcdlock").with_lock(... .. "a", { timeout = 0 }, error))
-    ]])
-  end)
-
   it("uses one client for all its calls of etcdlock.with_lock", function()
     assert.matches("^true\ttrue\n$", run [[
       local etcdlock = require "etcdlock"
@@ -248,18 +233,12 @@ describe("a child process", function()
 
   it("waits in client:with_lock while another process holds the lock", function()
     local lock = assert(client:lock "a")
-    local child = proc.lua([[
-      local endpoint, name = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoint })
-      print "asking"
-      print(client:with_lock(name, function(lock) return "ran" end))
-      client:close()
-    ]], etcd:endpoints(), prefix .. "a")
-    child:expect "^asking$"
+    local child = remote.start { endpoints = etcd:endpoints(), prefix = prefix }
+    remote.send(child, "return client:with_lock('a', function() return 'ran' end)")
     wait.eventually(function() return #client:queue "a" == 2 end)
-    assert.same({}, child.lines)
+    remote.assert_waits(child)
     assert.is_true(lock:unlock())
-    child:expect "^true\tran$"
+    assert.same({ "true", "ran" }, remote.answer_of(child))
     child:wait()
   end)
 end)

@@ -19,6 +19,8 @@ return {
     equal("deleted", told)
   ]] },
 
+  -- Regression 045. A lock was released with linger, and a later hold took over its key. wait_lost
+  -- of the released lock waited for the end of the later hold.
   { 'unlock ends wait_lost with "not_held", also if the lingering lock is taken again', [[
     local first = assert(client:lock("a", { linger = 60 }))
     go(function() fails("not_held", first:wait_lost()) end)
