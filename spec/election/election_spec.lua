@@ -30,20 +30,6 @@ describe("an election", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("elects candidates of one client one by one, each with its own value", function()
-    local first, asked = assert(mine:campaign "1"), {}
-    for i = 2, 4 do
-      asked[i] = assert(mine:campaign_async(tostring(i), { owner = i }))
-      await_keys(i)
-    end
-    assert.is_true(first:resign())
-    for i = 2, 4 do
-      local lock = granted(asked[i])
-      assert.equal(tostring(i), (theirs:leader()))
-      assert.is_true(lock:resign())
-    end
-  end)
-
   it("lets only its leader change the value by proclaim", function()
     local lock = assert(mine:campaign "a")
     local token = lock:token()
@@ -85,20 +71,6 @@ describe("an election", function()
     -- An election shares its queue with the locks of the same name.
     assert_fails("timeout", clients.answered(theirs.campaign, theirs, "a", { timeout = 1 }))
     assert.is_true(lock:unlock())
-  end)
-
-  it("elects the next candidate after the process of the leader is killed", function()
-    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
-    assert.same({ "true" }, remote.ask(child,
-      "lock = assert(client:election 'boss':campaign 'child') return (lock:held())"))
-    local _, _, token = mine:leader()
-    local asked = assert(mine:campaign_async("heir", { owner = {} }))
-    await_keys(2)
-    child:kill()
-    local lock = granted(asked)
-    assert.is_true(lock:token() > token)
-    assert.equal("heir", (theirs:leader()))
-    assert.is_true(lock:resign())
   end)
 
   it("ends a leadership at max_hold before the next candidate leads", function()

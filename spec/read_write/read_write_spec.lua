@@ -174,13 +174,6 @@ describe("read locks", function()
     assert.is_true(writer:unlock())
     assert.is_true(assert(third:try_read_lock "a"):unlock())
   end)
-
-  it('and write locks ignore locks on names below theirs ("a/b1" for "a")', function()
-    for i = 1, 3 do clients.keep(assert(other:lock("a/b" .. i))) end
-    assert.is_true(assert(client:try_read_lock "a"):unlock())
-    assert.is_true(assert(client:try_write_lock "a"):unlock())
-    assert.is_true(assert(client:read_lock("a", { timeout = 5 })):unlock())
-  end)
 end)
 
 describe("a write lock", function()
@@ -274,78 +267,5 @@ describe("a write lock", function()
       return select(2, other:with_read_lock("a", function() return 8 end))
     end) })
     assert.same({}, etcd:keys(prefix))
-  end)
-end)
-
-describe("guarded writes", function()
-  it('of a write hold fail with "lost" after its key is deleted', function()
-    local lock = assert(client:write_lock "a")
-    assert.is_true(lock:put(prefix .. "data", "v"))
-    assert.equal("v", (lock:get(prefix .. "data")))
-    assert.is_true(lock:txn({ { "delete", prefix .. "data" } })[1])
-    etcd:del(lock:key())
-    assert_fails("lost", lock:put(prefix .. "data", "late"))
-    assert.is_nil(etcd:get(prefix .. "data"))
-  end)
-end)
-
-describe("guarded reads", function()
-  it('of a read hold fail with "lost" after its key is deleted', function()
-    local lock = assert(client:read_lock "a")
-    assert.is_false((lock:get(prefix .. "data")))
-    etcd:del(lock:key())
-    assert_fails("lost", lock:get(prefix .. "data"))
-    assert_fails("lost", lock:txn { { "get", prefix .. "data" } })
-  end)
-end)
-
-describe("marker keys of earlier versions", function()
-  it("block no lock, appear in no queue, and stay when locks are released", function()
-    local keys = { prefix .. "a/read/order/1f-2", prefix .. "a/write/order/1f-2" }
-    for _, key in ipairs(keys) do etcd:put(key, "") end
-    finally(function()
-      clients.close_all()
-      for _, key in ipairs(keys) do etcd:del(key) end
-    end)
-    for _, call in ipairs { "try_lock", "try_write_lock", "try_read_lock" } do
-      local lock = assert(client[call](client, "a"))
-      assert.equal(1, #assert(other:queue "a"))
-      local queues = assert(other:queues())
-      assert.same({ 1, "a", 1 }, { #queues, queues[1].name, #queues[1].entries })
-      assert.is_true(lock:unlock())
-      assert.same(keys, etcd:keys(prefix))
-    end
-  end)
-end)
-
-describe("the lock of a killed process", function()
-  it("is granted to the next waiter, whether it was a read or a write lock", function()
-    local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 3 }
-    local reader, writer = remote.start(opts, 2)
-    assert.same({ "true" }, remote.ask(reader, "lock = client:read_lock('a') return (lock:held())"))
-    local asked = ask(client, "write", "a")
-    etcd:await_keys(prefix, 2)
-    reader:kill()
-    assert.is_true(granted(asked):unlock())
-    assert.same({ "true" },
-      remote.ask(writer, "lock = client:write_lock('a') return (lock:held())"))
-    asked = ask(client, "read", "a")
-    etcd:await_keys(prefix, 2)
-    writer:kill()
-    assert.is_true(granted(asked):unlock())
-  end)
-end)
-
-describe("a lock name that ends like a reserved key (a/read, a/write/order)", function()
-  it('fails with "invalid"', function()
-    for _, name in ipairs {
-      "a/read", "a/write", "a/permit", "a/read/order", "a/write/order", "a/write/read",
-    } do
-      local message = assert_fails("invalid", client:lock(name))
-      assert.matches("/%a+$", message:match '"(a/.-)"')
-      assert_fails("invalid", client:read_lock(name))
-    end
-    assert.is_true(assert(client:lock "a/reads"):unlock())
-    assert.is_true(assert(client:lock "a/b/aread"):unlock())
   end)
 end)

@@ -88,20 +88,6 @@ describe("a semaphore", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("grants the first waiter, whichever permit is released", function()
-    local first, second, third = take(mine), take(theirs), take(mine)
-    local next_one = ask(theirs)
-    etcd:await_keys(prefix, 4)
-    local last = ask(theirs)
-    etcd:await_keys(prefix, 5)
-    assert.is_true(third:unlock()) -- the newest of the three permits
-    next_one = granted(next_one)
-    assert_wait(last)
-    assert.is_true(next_one:unlock())
-    last = granted(last)
-    for _, lock in ipairs { first, second, last } do assert.is_true(lock:unlock()) end
-  end)
-
   it("no longer counts cancelled waiters", function()
     local pools, locks, asked = {}, { take(mine), take(mine), take(mine) }, {}
     for i = 1, 6 do
@@ -118,17 +104,6 @@ describe("a semaphore", function()
     end
     for _, i in ipairs { 1, 4, 6 } do assert.is_true(asked[i]:unlock()) end
     assert.same({}, etcd:keys(prefix))
-  end)
-
-  it("grants the permit of a killed process to the next waiter", function()
-    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
-    assert.same({ "true" }, remote.ask(child,
-      "lock = assert(client:semaphore('pool', 3)):lock() return (lock:held())"))
-    local locks, asked = { take(mine), take(mine) }, ask(mine)
-    assert_wait(asked)
-    child:kill()
-    locks[3] = granted(asked)
-    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
   end)
 
   it('fails with "deadlock" if the blocking process holds all permits', function()
@@ -171,21 +146,6 @@ describe("a semaphore", function()
       { places[1].mode, places[1].held, places[2].mode, places[2].held })
     assert.is_true(lock:unlock())
     assert.is_true(permit:unlock())
-  end)
-
-  it("has its permits listed by client:queue and deleted by break_lock", function()
-    local locks, asked = { take(mine), take(mine), take(theirs) }, ask(theirs)
-    etcd:await_keys(prefix, 4)
-    local places = assert(client:queue "pool")
-    for i, place in ipairs(places) do
-      assert.equal("permit", place.mode)
-      assert.equal(i <= 3, place.held)
-    end
-    assert_fails("not_held", other:break_lock("pool", places[4].token))
-    assert.is_true(other:break_lock("pool", places[1].token))
-    assert.equal("deleted", locks[1]:wait_lost(5))
-    assert.is_true(granted(asked):unlock())
-    for i = 2, 3 do assert.is_true(locks[i]:unlock()) end
   end)
 
   it("supports put, delete, max_hold and with_lock for its permits", function()
