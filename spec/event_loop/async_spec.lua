@@ -359,24 +359,6 @@ describe("a pending lock in cqueues", function()
     ]]
   end)
 
-  it('is decided with "closed" if the client is closed during the poll', function()
-    in_cqueues [[
-      local one, held, code = connect(), assert(other:lock "a"), nil
-      controller:wrap(function()
-        local asked = assert(one:lock_async "a")
-        code = select(3, finish(asked))
-      end)
-      controller:wrap(function()
-        while one:stats().waiting < 1 do cqueues.sleep(0.005) end
-        cqueues.sleep(0.01)
-        one:close()
-      end)
-      assert(controller:loop(10))
-      assert(controller:empty() and code == "closed", code)
-      assert(held:unlock())
-    ]]
-  end)
-
   it("can be polled on a descriptor number that a closed client had", function()
     in_cqueues [[
       local numbers, again, rounds = {}, false, 0

@@ -77,23 +77,6 @@ local OWN = {
     assert(held:unlock())
   ]] },
 
-  { '600 waiting coroutines get "closed" when the client is closed', [[
-    local count, told, held = 600, 0, assert(other:lock "a")
-    for _ = 1, count do
-      go(function()
-        fails("closed", client:lock "a")
-        told = told + 1
-      end)
-    end
-    go(function()
-      while client:stats().waiting < count do sleep(0.005) end
-      client:close()
-    end)
-    run()
-    equal(count, told)
-    assert(held:unlock())
-  ]] },
-
   { 'ping of an unreachable etcd returns "closed" at once when the client is closed', [[
     local lost = connect { endpoints = "127.0.0.1:1" }
     go(function() fails("closed", lost:ping()) end)
@@ -129,25 +112,6 @@ local OWN = {
     if steps > 500 then error(steps .. " steps") end
     live = 0
     run()
-  ]] },
-
-  { "three coroutines in wait_lost all return the reason of one loss", [[
-    local lock, told = assert(client:lock("a", { owner = "me" })), 0
-    for _ = 1, 3 do
-      go(function()
-        equal("deleted", lock:wait_lost(5))
-        equal("deleted", lock:wait_lost(5)) -- at once
-        told = told + 1
-      end)
-    end
-    go(function()
-      sleep(0.1)
-      assert(other:break_lock("a", lock:token()))
-    end)
-    local from = core.now()
-    run()
-    equal(3, told)
-    took(0.1, from)
   ]] },
 
   { "sockets and sleeps work while a coroutine waits for a lock", [[

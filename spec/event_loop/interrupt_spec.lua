@@ -51,24 +51,19 @@ describe("Ctrl-C", function()
     assert.equal(0, (child:wait()))
   end)
 
-  it("ends a wait for a lock that directly follows another lock and unlock", function()
-    local child = start [[
-      assert(client:lock("b"):unlock())
-      return client:lock "a"
-    ]]
-    wait.eventually(function() return #client:queue "a" == 2 end, 10)
-    interrupt(child)
-    wait.eventually(function() return #client:queue "a" == 1 end)
-    child:wait()
-  end)
-
-  it("ends a wait for a lock that has a timeout", function()
-    local child = start [[ return client:lock("a", { timeout = 60 }) ]]
-    wait.eventually(function() return #client:queue "a" == 2 end, 10)
-    interrupt(child)
-    wait.eventually(function() return #client:queue "a" == 1 end)
-    child:wait()
-  end)
+  for what, source in pairs {
+    ["that directly follows another lock and unlock"] =
+      [[ assert(client:lock("b"):unlock()) return client:lock "a" ]],
+    ["that has a timeout"] = [[ return client:lock("a", { timeout = 60 }) ]],
+  } do
+    it("ends a wait for a lock " .. what, function()
+      local child = start(source)
+      wait.eventually(function() return #client:queue "a" == 2 end, 10)
+      interrupt(child)
+      wait.eventually(function() return #client:queue "a" == 1 end)
+      child:wait()
+    end)
+  end
 
   it("ends the wait of with_lock, which then does not call its function", function()
     local child = start [[

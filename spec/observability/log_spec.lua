@@ -193,18 +193,6 @@ describe("the log function", function()
     assert.same({ leader = true, write = true, read = true }, labels)
   end)
 
-  it('gets "leaked" for a lock that is garbage-collected while held', function()
-    local client = connect_told()
-    assert(client:lock "a")
-    collect()
-    assert(client:lock "b"):unlock()
-    local event = assert(of_kind "leaked"[1])
-    assert.same({ "a", "lock", "warn" }, { event.name, event.mode, event.level })
-    assert.is_number(event.hold)
-    assert.matches('lock "a" was released because its handle was collected as garbage',
-      tostring(event), 1, true)
-  end)
-
   it('gets "released" with by = "close" for a lock that close releases', function()
     local client = connect_told()
     clients.keep(assert(client:lock "a"))
@@ -367,13 +355,6 @@ describe("the log of a client", function()
     table.sort(described)
     table.sort(known)
     assert.same(known, described)
-  end)
-
-  it("must be a function, and log_rate must not be negative", function()
-    assert.has_error(function() etcdlock.connect { log = "stderr" } end,
-      'etcdlock.connect: log = "stderr", wanted a function')
-    local message = assert_fails("invalid", etcdlock.connect { log_rate = -1 })
-    assert.matches("log_rate = -1, wanted a whole number of events a second", message, 1, true)
   end)
 end)
 

@@ -117,18 +117,8 @@ local BUSY = [[
 
 -- Starts a busy process, and a process that holds the lock for which it waits; returns both.
 local function start_busy(etcd, ttl)
-  local theirs = proc.lua([[
-    local endpoint, prefix, ttl = ...
-    local client = assert(require("etcdlock").connect {
-      endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
-    })
-    local lock = assert(client:lock "theirs")
-    print "ready"
-    io.read()
-    print(lock:check())
-    client:close()
-  ]], etcd:endpoints(), prefix, LONG)
-  theirs:expect "^ready"
+  local theirs = remote.start { endpoints = etcd:endpoints(), prefix = prefix, ttl = LONG }
+  remote.take(theirs, "theirs")
   local busy = proc.lua(BUSY, etcd:endpoints(), prefix, ttl)
   busy:expect "^ready"
   etcd:await_keys(prefix, 5) -- four keys of the busy process and one of the other
@@ -145,8 +135,7 @@ local function end_by(busy, program)
 end
 
 local function finish(theirs)
-  theirs:send "go"
-  theirs:expect "^true"
+  assert.same({ "true", "true" }, remote.ask(theirs, "return lock:check(), client:close()"))
   theirs:wait()
 end
 

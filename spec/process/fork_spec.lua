@@ -65,7 +65,7 @@ end)
 after_each(function() client:close() end)
 
 describe("a forked child", function()
-  it('gets "forked" from calls on inherited clients, locks and elections', function()
+  it('gets "forked" from calls on inherited handles, without a wait, and can read them', function()
     run [[
       local function check(ok, message, code)
         assert(not ok and type(message) == "string" and code == "forked",
@@ -94,6 +94,10 @@ describe("a forked child", function()
       local held, code = lock:held()
       assert(held == false and code == "forked")
       check(lock:check())
+      check(lock:wait_lost(20))
+      assert(lock:name() == "a" and lock:token() > 0 and lock:count() == 1)
+      assert(lock:key():find(lock:lease(), 1, true))
+      assert(client:stats().acquired == 1)
       assert(lock:remaining() == 0)
       local alive, why = client:alive()
       assert(alive == false and why == "forked")
@@ -103,28 +107,7 @@ describe("a forked child", function()
     ]]
   end)
 
-  it('gets "forked" from wait_lost of an inherited lock, without a wait', function()
-    run [[
-      local from = os.time()
-      local reason, _, code = lock:wait_lost(20)
-      assert(reason == nil and code == "forked", code)
-      assert(os.time() - from < 5)
-    ]]
-  end)
-
-  it("can read name, token, count, key and stats of inherited handles", function()
-    run [[
-      assert(lock:name() == "a" and lock:token() > 0 and lock:count() == 1)
-      assert(lock:key():find(lock:lease(), 1, true))
-      assert(client:stats().acquired == 1)
-    ]]
-  end)
-
-  it("does not release the parent's lock when it exits", function()
-    run("", "whole")
-  end)
-
-  it("does not release the parent's lock when it collects its inherited handles", function()
+  it("does not release the parent's lock when it collects its handles and exits", function()
     run([[
       lock, client = nil, nil
       collectgarbage()
@@ -150,24 +133,6 @@ describe("a forked child", function()
       own, message, code = etcdlock.with_lock(prefix .. "b", error)
       assert(own == nil and code == "forked", message)
     ]], "whole")
-  end)
-
-  it("can connect and lock if it was forked before the parent had a client", function()
-    local parent = proc.lua([[
-      local endpoint, prefix = ...
-      local etcdlock, test = require "etcdlock", require("etcdlock.core").test
-      local pid = test.fork()
-      local client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
-      assert(client:with_lock("a", function(lock) return lock:check() end))
-      client:close()
-      print(pid == 0 and "child" or "parent")
-      io.stdout:flush()
-      if pid == 0 then test.exit_now(0) end
-      io.read()
-    ]], etcd:endpoints(), prefix)
-    local first = parent:expect "^%a+$"
-    parent:expect(first == "child" and "^parent$" or "^child$")
-    assert.equal(0, (parent:wait()))
   end)
 
   it('gets "forked" from connect if the parent had closed its client before the fork', function()

@@ -7,24 +7,6 @@ local suite = require "spec.support.harness.suite"
 local WAITERS = tonumber(os.getenv "ETCDLOCK_WAITERS") or 1000
 
 return {
-  { "other coroutines run while one waits for a lock", [[
-    local held = assert(other:lock "a")
-    local events = {}
-    go(function()
-      local lock = assert(client:lock "a")
-      events[#events + 1] = "got"
-      equal(true, lock:unlock())
-      equal(false, (lock:held()))
-    end)
-    go(function()
-      for _ = 1, 20 do sleep(0.005) end
-      events[#events + 1] = "worked"
-      equal(true, held:unlock())
-    end)
-    run()
-    equal("worked got", table.concat(events, " "))
-  ]] },
-
   { WAITERS .. " waiters share one descriptor and get the lock in FIFO order", function(name)
     local child = loops.start(name, [[
     local N = ]] .. WAITERS .. [[
@@ -100,6 +82,24 @@ return {
     equal(true, (held:held()))
   ]] },
 
+  { 'the log function gets "waiting" during a wait, then "acquired" and "released"', [[
+    local told = {}
+    local watched = connect { log = function(event) told[#told + 1] = event.event end }
+    local held = assert(other:lock "a")
+    go(function()
+      local lock = assert(watched:lock("a", { timeout = 60 }))
+      sleep(0.001)
+      assert(lock:unlock())
+    end)
+    go(function()
+      while told[1] ~= "waiting" do sleep(0.005) end
+      assert(held:unlock())
+    end)
+    run()
+    equal("waiting acquired released", table.concat(told, " "))
+    watched:close()
+  ]] },
+
   { 'unlock blocks no coroutine and returns "unavailable" if etcd is silent for 2 s', function(name)
     local etcd = suite.start()
     local child = loops.start(name, [[
@@ -162,44 +162,6 @@ return {
       end
       spin(false)
       for name, count in pairs(yielded) do assert(count > 0, name .. ": no other coroutine ran") end
-    end)
-    run()
-  ]] },
-
-  { "three coroutines hold one lock in FIFO order, never two at once", [[
-    local inside, most, order = 0, 0, {}
-    for i = 1, 3 do
-      go(function()
-        for _ = 1, 3 do
-          local lock = assert(client:lock "a")
-          inside = inside + 1
-          most = math.max(most, inside)
-          order[#order + 1] = i
-          sleep(0.01)
-          fails("timeout", client:lock("a", { timeout = 0.01, owner = "somebody else" }))
-          inside = inside - 1
-          assert(lock:unlock())
-        end
-      end)
-    end
-    run()
-    equal(1, most)
-    equal(9, #order)
-    for i = 4, 9 do equal(order[i - 3], order[i]) end
-  ]] },
-
-  { 'try_lock returns "locked" while another coroutine holds the lock', [[
-    local held, tried
-    go(function()
-      held = assert(client:lock "a")
-      while not tried do sleep(0.005) end
-      assert(held:unlock())
-    end)
-    go(function()
-      while not held do sleep(0.005) end
-      fails("locked", client:try_lock "a")
-      tried = true
-      assert(client:lock "a"):unlock()
     end)
     run()
   ]] },

@@ -1,30 +1,5 @@
--- Tests the log of a client on event loops and in a cluster.
+-- Tests the log of a client in a cluster.
 -- Needs: one plain member.
-
-for _, name in ipairs { "cqueues", "luv", "copas" } do
-  describe("the log function on " .. name, function()
-    local missing = loops.missing(name)
-    if missing then return pending(missing) end
-
-    it('gets "waiting" during a wait, then "acquired" and "released"', loops.test(name, [[
-      local told = {}
-      local watched = connect { log = function(event) told[#told + 1] = event.event end }
-      local held = assert(other:lock "a")
-      go(function()
-        local lock = assert(watched:lock("a", { timeout = 60 }))
-        sleep(0.001)
-        assert(lock:unlock())
-      end)
-      go(function()
-        while told[1] ~= "waiting" do sleep(0.005) end
-        assert(held:unlock())
-      end)
-      run()
-      equal("waiting acquired released", table.concat(told, " "))
-      watched:close()
-    ]]))
-  end)
-end
 
 it('the log function gets "failover" with address and cause if a member is killed', function()
   local etcd = suite.start { members = 3 }
