@@ -35,18 +35,6 @@ describe("a user with a role for the prefix", function()
     end)
   end)
 
-  it("is granted a lock that it waits for, with a greater token, on unlock", function()
-    local lock = assert(client:lock "a")
-    local waiter = remote.start(options())
-    remote.send_take(waiter, "a")
-    wait.eventually(function() return #assert(client:queue "a") == 2 end)
-    local token = lock:token()
-    assert(lock:unlock())
-    assert.is_true(remote.taken(waiter, 2) > token)
-    remote.release(waiter)
-    waiter:wait()
-  end)
-
   it("can lock with its password in an etcd without authentication", function()
     local client = connect { endpoints = suite.endpoint() }
     assert(client:lock "a"):unlock()

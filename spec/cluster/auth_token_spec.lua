@@ -157,10 +157,6 @@ describe("holds, waits and new locks", function()
     end)
   end)
 
-  it("continue after a restart of etcd", function()
-    assert_undisturbed(etcd, function() etcd:restart() end)
-  end)
-
   it("continue after a restart in which etcd loses all tokens", function()
     local function snapshots()
       local count, scan = 0, assert(uv.fs_scandir(forgetful.members[1].data .. "/member/snap"))

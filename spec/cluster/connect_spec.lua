@@ -110,29 +110,6 @@ describe("a client", function()
     assert.is_true(tonumber(granted) >= 2.5)
   end)
 
-  it("renews its lease, so that a hold stays valid for longer than the TTL", function()
-    local client = connect { ttl = 5 }
-    local lock, from = assert(client:lock "a"), wait.now()
-    repeat
-      assert.is_true(lock:held())
-      wait.sleep(0.05)
-    until wait.now() > from + 6
-    assert.is_true(lock:check())
-    assert.is_true(client:stats().keepalives >= 3)
-  end)
-
-  it("does not share its lease with another client", function()
-    local a, b = connect(), connect()
-    clients.keep(assert(a:lock "a"))
-    clients.keep(assert(b:lock "b"))
-    assert.not_equal(a:lease(), b:lease())
-  end)
-
-  it("returns the seconds of a round trip from ping()", function()
-    local seconds = assert(connect():ping())
-    assert.is_true(seconds >= 0 and seconds < wait.SLACK, seconds)
-  end)
-
   it("shows its endpoints, and its lease or state, in tostring", function()
     local client = connect()
     assert.equal(("etcdlock.client %s (not connected yet)"):format(etcd:endpoints()),
@@ -152,24 +129,6 @@ describe("a client", function()
     assert.same({ lock:key() }, etcd:keys(prefix .. "shop:"))
     local _, _, code = connect():try_lock "shop:stock"
     assert.equal("locked", code)
-  end)
-
-  it("deletes its keys and its lease within 0.5 s when it is closed", function()
-    clients.assert_nothing_left(etcd, prefix, function()
-      local client = connect()
-      for i = 1, 20 do clients.keep(assert(client:lock("a" .. i))) end
-      assert.equal(20, #etcd:keys(prefix))
-      local from = wait.now()
-      assert.is_true(client:close())
-      assert.is_true(wait.now() - from < 0.5 + wait.SLACK)
-      return from
-    end)
-  end)
-
-  it("can be closed twice, also if it was never used", function()
-    local client = connect()
-    assert.is_true(client:close())
-    assert.is_true(client:close())
   end)
 
   it('returns "closed" from every call after close', function()
