@@ -32,6 +32,14 @@ describe("connect refuses", function()
     end
     assert.matches("has a path of 5000 bytes", refusal("unix:" .. ("a"):rep(5000)))
   end)
+
+  it("an endpoint without a host or path, a longer one, and text around a port", function()
+    for _, endpoint in ipairs {
+      " ", ":2379", "a:2379x", "user@a:2379", "unix:", "a:2379\0", ("a"):rep(400) .. ":2379",
+    } do
+      assert.matches("endpoint", refusal(endpoint))
+    end
+  end)
 end)
 
 describe("connect accepts", function()

@@ -74,15 +74,6 @@ describe("an endpoint", function()
     assert.matches('write "https://host:2379"', refused "https://host", 1, true)
   end)
 
-  it("with an unknown host name is reported without terms of gRPC and c-ares", function()
-    local client = connect { endpoints = "nobody.invalid:2379", env = false }
-    local message = assert_fails("unavailable", client:lock("a", { timeout = 2 }))
-    assert.matches("etcd nobody.invalid:2379: the host name cannot be resolved", message, 1, true)
-    for _, word in ipairs { "ares", "ARES", "UNKNOWN", "qtype", "DNS resolution" } do
-      assert.is_nil(message:find(word, 1, true), message)
-    end
-  end)
-
   -- Regression 197. The message did not tell the reason of the resolver.
   it("with an unknown host name is reported with the reason", function()
     local client = connect { endpoints = "nobody.invalid:2379", env = false }
@@ -90,12 +81,6 @@ describe("an endpoint", function()
       local message = assert_fails("unavailable", client:lock("a", { timeout = 1 }))
       return message:find("cannot be resolved: %u%l+ ", 1), message
     end, 10, "the reason")
-  end)
-
-  it("that is a missing unix socket is reported as such", function()
-    local client = connect { endpoints = "unix:/nowhere/etcd.sock", env = false }
-    assert.matches("etcd unix:/nowhere/etcd.sock: the Unix socket does not exist$",
-      assert_fails("unavailable", client:lock("a", { timeout = 1 })))
   end)
 end)
 

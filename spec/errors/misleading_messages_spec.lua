@@ -49,20 +49,8 @@ describe("the message about a name with a reserved end", function()
   end)
 end)
 
-it("a name given twice to multi_lock is refused as given twice", function()
-  local client = connect()
-  assert.equal('client:multi_lock: names[2] = "a", wanted each name once, and it is names[1]',
-    assert_fails("invalid", client:multi_lock { "a", "a" }))
-  assert.equal("client:multi_lock: #names = 0, wanted 1 to 60 names",
-    assert_fails("invalid", client:multi_lock {}))
-end)
-
 describe("tostring of a client", function()
   local function state(client) return tostring(client):match "%((.*)%)$" end
-
-  it("says that it has not connected yet before the first call", function()
-    assert.equal("not connected yet", state(connect()))
-  end)
 
   it("says that it has no session after a call that takes no lock", function()
     local client = connect()

@@ -22,13 +22,17 @@ local FIELDS = {
 
 for _, field in ipairs(FIELDS) do
   it("a held lock is not granted by answers without " .. field[1], function()
-    clients.keep(assert(connect():lock "a"))
+    local holder = connect()
+    clients.keep(assert(holder:lock "a"))
+    clients.keep(assert(holder:semaphore("pool", 1):lock()))
     etcd:put(prefix .. "a/data", "user data")
     etcd:put(prefix .. "a/cafe", "user data in the form of an entry")
     server:omit("Txn", field[2])
     assert.is_nil((client:lock("a", { timeout = 0.2 })))
     assert.is_nil((client:try_lock "a"))
     assert.is_nil((client:read_lock("a", { timeout = 0.2 })))
+    assert.is_nil((client:write_lock("a", { timeout = 0.2 })))
+    assert.is_nil((client:semaphore("pool", 1):lock { timeout = 0.2 }))
     assert.is_nil((client:multi_lock({ "a", "b" }, { timeout = 0.2 })))
   end)
 end

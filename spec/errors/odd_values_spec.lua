@@ -17,8 +17,8 @@ end)
 it("options that are no number of seconds are refused", function()
   local nan = 0 / 0
   for _, options in ipairs {
-    { timeout = nan }, { timeout = -math.huge }, { max_hold = math.huge }, { max_hold = nan },
-    { linger = math.huge }, { linger = nan },
+    { timeout = nan }, { timeout = -math.huge }, { timeout = -1 }, { max_hold = math.huge },
+    { max_hold = nan }, { max_hold = 0 }, { linger = math.huge }, { linger = nan },
   } do
     assert_fails("invalid", connect():lock("a", options))
   end

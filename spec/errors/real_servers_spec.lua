@@ -1,6 +1,7 @@
 -- Tests that real servers fail requests with the status and text that the rules of
 -- src/base/error.c expect. A scripted etcd without a script forwards the requests and records the
--- answers; table_spec tests how the client treats them. A real etcd does not give these answers:
+-- answers; table_spec tests how the client treats them. auth_spec has the answers to users without
+-- rights, codes_spec those of a full database. A real etcd does not give these answers:
 --   "lease already exists": lease IDs are random numbers of 63 bits
 --   "too many requests": needs 5000 requests that etcd has not processed
 --   OUT_OF_RANGE: the client reads no compacted and no future revision
@@ -98,20 +99,6 @@ describe("etcd", function()
     assert.matches("received message larger than max", message, 1, true)
     assert.is_true(lock:check())
   end)
-
-  it('with a full database refuses requests, and lock fails with "no_space"', function()
-    local etcd = Etcd.start { args = { "--quota-backend-bytes", "2000000" } }
-    local server = clients.scripted(etcd:endpoint())
-    local client = connect(server:endpoint())
-    local lock = assert(client:lock "a")
-    wait.eventually(function()
-      local _, _, code = lock:put("filler", ("v"):rep(600000))
-      return code == "no_space"
-    end, 20, "full")
-    assert_told(server, assert_heard(server, "Txn", "RESOURCE_EXHAUSTED",
-      "etcdserver: mvcc: database space exceeded"), client:lock "b")
-    etcd:await_keys(prefix .. "b", 0, 10)
-  end)
 end)
 
 describe("etcd with authentication", function()
@@ -139,41 +126,6 @@ describe("etcd with authentication", function()
   teardown(function()
     etcd:stop()
     files:remove()
-  end)
-
-  local function assert_refused(method, status, text, opts, name)
-    local server = clients.scripted(etcd:endpoint())
-    opts.prefix = ""
-    local ok, message, code = connect(server:endpoint(), opts):lock(prefix .. name)
-    assert_told(server, assert_heard(server, method, status, text), ok, message, code)
-  end
-
-  it('answers "user name is empty" to a client without a user', function()
-    local server, text = clients.scripted(etcd:endpoint()), "etcdserver: user name is empty"
-    local ok, message, code = connect(server:endpoint(), { prefix = "" }):lock(prefix .. "a")
-    -- Since etcd 3.5.28 and 3.6.9 a lease needs a user, too.
-    local method = server:heard "LeaseGrant" ~= 0 and "LeaseGrant" or "Txn"
-    assert_told(server, assert_heard(server, method, "INVALID_ARGUMENT", text), ok, message, code)
-    assert.matches(('^lock "%sa": '):format(prefix), message)
-  end)
-
-  it('answers "authentication failed" to a wrong password', function()
-    assert_refused("Authenticate", "INVALID_ARGUMENT",
-      "etcdserver: authentication failed, invalid user ID or password",
-      { user = "locker", password = "wrong" }, "a")
-  end)
-
-  it('answers "invalid auth token" to a wrong token', function()
-    assert_refused("LeaseGrant", "UNAUTHENTICATED", "etcdserver: invalid auth token",
-      { token = "rubbish.1" }, "a")
-  end)
-
-  it('answers "permission denied" for a key without permission', function()
-    local server = clients.scripted(etcd:endpoint())
-    local client = connect(server:endpoint(), { user = "locker", password = "secret", prefix = "" })
-    local ok, message, code = client:lock "another/a"
-    assert_told(server, assert_heard(server, "Txn", "PERMISSION_DENIED",
-      "etcdserver: permission denied"), ok, message, code)
   end)
 
   it("refuses a token older than a role change, and the client gets a new one", function()
@@ -216,41 +168,6 @@ describe("a member without a leader", function()
 end)
 
 describe("a call to an endpoint", function()
-  -- Starts a server that answers each connection with |text|; returns its endpoint.
-  local function serve(text)
-    local child = proc.lua([[
-      local uv, text = require "luv", ...
-      local server = uv.new_tcp()
-      server:bind("127.0.0.1", 0)
-      uv.new_signal():start("sigpipe", function() end) -- luv leaves that to us
-      server:listen(16, function()
-        local peer = uv.new_tcp()
-        server:accept(peer)
-        peer:read_start(function(_, data) if not data then peer:close() end end)
-        peer:write(text)
-      end)
-      print("port " .. server:getsockname().port)
-      uv.run()
-    ]], text)
-    return "127.0.0.1:" .. child:expect "^port (%d+)"
-  end
-
-  local function assert_no_etcd(endpoint)
-    local client = connect(endpoint)
-    local from = wait.now()
-    local lock, message, code = client:lock "a"
-    assert.is_nil(lock)
-    assert.equal("protocol", code, message)
-    assert.is_true(wait.now() - from < SOON)
-    assert.matches(endpoint, message, 1, true)
-    assert.matches("the server does not speak HTTP/2; the endpoint is not an etcd v3 client port",
-      message, 1, true)
-  end
-
-  it('of an SSH server fails with "protocol" at once', function()
-    assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n")
-  end)
-
   it('of a paused etcd fails with "unavailable", also on a new connection', function()
     local etcd = Etcd.start()
     local client = connect(etcd:endpoint())

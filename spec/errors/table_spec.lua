@@ -238,21 +238,6 @@ describe("try_lock is retried or fails as the error table says after", function(
   end, function(row) return not row.lease_gone end)
 end)
 
-describe("try_lock without a usable answer", function()
-  it('fails with "unavailable" within 2 s', function()
-    stage:connect_idle()
-    stage.server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out")
-    local count, lock, message, code = stage.server:count("Txn", function()
-      return within(0, 2 + SOON, function() return stage.client:try_lock "b" end)
-    end)
-    assert.is_nil(lock)
-    assert.equal("unavailable", code, message)
-    assert.matches(stage.server.address .. ": etcdserver: request timed out", message, 1, true)
-    assert.is_true(count <= STORM, count)
-    stage:assert_free "b"
-  end)
-end)
-
 describe("lock without any answer", function()
   it("leaves no key behind although its key was put", function()
     stage:connect_idle()

@@ -36,72 +36,46 @@ teardown(function()
   etcd:stop()
 end)
 
-describe("a server certificate", function()
-  local function assert_server_refused(name, pattern)
-    assert_refused("unavailable", pattern, { endpoints = wrong[name]:endpoint() })
-  end
+-- What is wrong, the code, the pattern of the message, the name of the server in WRONG (nil: etcd),
+-- and the options that differ.
+local CASES = {
+  { "a server certificate signed by a CA that is not in cacert", "unavailable",
+    "signed by a CA that is not in cacert.*test CA", nil, { cacert = cast.other_ca.cert } },
+  { "a server certificate signed by a CA with the name, but not the key, of a trusted CA",
+    "unavailable", "signed by a CA that is not in cacert", nil,
+    { cacert = cast.namesake_ca.cert } },
+  { "a server certificate signed by a CA unknown to the system", "unavailable",
+    "not in the system's CA file.*set cacert", nil, { cacert = false } },
+  { "a self-signed server certificate", "unavailable", "self%-signed, and not in cacert",
+    "alone" },
+  { "a server certificate that has expired", "unavailable",
+    "the server's certificate expired on .*; renew the certificate", "expired" },
+  { "a server certificate that is not yet valid", "unavailable",
+    "the server's certificate .*not valid before.*clocks", "future" },
+  { "a server certificate for another host name", "unavailable",
+    "is for .*etcd.example.* not for 127.0.0.1; set server_name", "elsewhere" },
+  { "a server certificate for another server_name", "unavailable",
+    "not for server_name elsewhere.example", nil, { server_name = "elsewhere.example" } },
+  { "a server certificate that is not made for a server", "unavailable",
+    "not made for a server", "client" },
 
-  it("signed by a CA that is not in cacert is reported as such", function()
-    assert_refused("unavailable", "signed by a CA that is not in cacert.*test CA", {
-      cacert = cast.other_ca.cert,
-    })
-  end)
+  { "no client certificate", "unauthenticated",
+    "requires a client certificate; set cert and key", nil, { cert = false, key = false } },
+  { "a client certificate signed by a CA that etcd does not trust", "unauthenticated",
+    "rejects the client certificate in cert.*trusted%-ca", nil,
+    { cert = cast.client_other.cert, key = cast.client_other.key } },
+  { "a client certificate that is not made for a client", "unauthenticated",
+    "not made for a client", nil,
+    { cert = cast.client_as_server.cert, key = cast.client_as_server.key } },
+}
 
-  it("signed by a CA with the name, but not the key, of a trusted CA is refused", function()
-    assert_refused("unavailable", "signed by a CA that is not in cacert", {
-      cacert = cast.namesake_ca.cert,
-    })
-  end)
+for _, case in ipairs(CASES) do
+  local what, code, pattern, server, changes = (table.unpack or unpack)(case, 1, 5)
 
-  it("signed by a CA unknown to the system is reported with the option cacert", function()
-    assert_refused("unavailable", "not in the system's CA file.*set cacert", { cacert = false })
+  it("the message for " .. what .. " has the cause and the remedy", function()
+    assert_refused(code, pattern, changes or { endpoints = wrong[server]:endpoint() })
   end)
-
-  it("that is self-signed is reported as such", function()
-    assert_server_refused("alone", "self%-signed, and not in cacert")
-  end)
-
-  it("that has expired is reported as such", function()
-    assert_server_refused("expired",
-      "the server's certificate expired on .*; renew the certificate")
-  end)
-
-  it("that is not yet valid is reported with a hint at the clocks", function()
-    assert_server_refused("future", "the server's certificate .*not valid before.*clocks")
-  end)
-
-  it("for another host name is reported with the option server_name", function()
-    assert_server_refused("elsewhere",
-      "is for .*etcd.example.* not for 127.0.0.1; set server_name")
-    assert_refused("unavailable", "not for server_name elsewhere.example", {
-      server_name = "elsewhere.example",
-    })
-  end)
-
-  it("that is not made for a server is reported as such", function()
-    assert_server_refused("client", "not made for a server")
-  end)
-end)
-
-describe("a client certificate", function()
-  it("that is missing is reported with the options cert and key", function()
-    assert_refused("unauthenticated", "requires a client certificate; set cert and key", {
-      cert = false, key = false,
-    })
-  end)
-
-  it("signed by a CA that etcd does not trust is reported as such", function()
-    assert_refused("unauthenticated", "rejects the client certificate in cert.*trusted%-ca", {
-      cert = cast.client_other.cert, key = cast.client_other.key,
-    })
-  end)
-
-  it("that is not made for a client is reported as such", function()
-    assert_refused("unauthenticated", "not made for a client", {
-      cert = cast.client_as_server.cert, key = cast.client_as_server.key,
-    })
-  end)
-end)
+end
 
 describe("TLS on one side only", function()
   it('fails with "protocol" if the server does not speak TLS', function()
