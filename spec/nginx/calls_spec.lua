@@ -42,14 +42,6 @@ local LOCATIONS = {
     ngx.say(tostring(ok), " ", a, " ", b, ": ", table.concat(told, " "))
   ]],
 
-  ["/raise"] = [[
-    local ok, failure = pcall(client.with_lock, client, "raise", function()
-      ngx.sleep(0)
-      error({ "it" })
-    end)
-    ngx.say(tostring(ok), " ", failure[1])
-  ]],
-
   -- Takes the lock |name|, waits for the flag go-NAME, calls the method |what| of the lock
   -- and answers its results.
   ["/then"] = [[
@@ -65,13 +57,6 @@ local LOCATIONS = {
     end
     if what ~= "unlock" then lock:unlock() end
     ngx.say(tostring(a), " ", tostring(b), " ", tostring(c))
-  ]],
-
-  ["/wait_lost"] = [[
-    local lock = assert(client:lock(ngx.var.arg_name))
-    local reason, message, code = lock:wait_lost(tonumber(ngx.var.arg_timeout))
-    lock:unlock()
-    ngx.say(reason or code, " ", message)
   ]],
 
   ["/hand_over"] = [[
@@ -103,17 +88,6 @@ local LOCATIONS = {
     local before = tostring(where)
     ngx.say(before, ", ", tostring(lock:held()), ", ", where)
   ]],
-  ["/on_lost_meanwhile"] = [[
-    local lock, told = assert(client:lock "watched"), nil
-    lock:on_lost(function(_, reason) told = reason .. " while it waits" end)
-    ngx.thread.spawn(function()
-      while not told do ngx.sleep(0.005) end
-      shared:set("told", told)
-    end)
-    assert(lock:expire(0.1))
-    ngx.say(tostring(client:lock("blocked", { timeout = 10 })))
-  ]],
-  ["/told"] = [[ ngx.say(tostring(shared:get "told")) ]],
   ["/other"] = [[
     ngx.say(tostring(client:with_lock("other", function() end)), " ", client:stats().held)
   ]],
@@ -143,10 +117,6 @@ local LOCATIONS = {
     ngx.say(table.concat(told, " "))
   ]],
 
-  ["/default"] = [[
-    ngx.say(tostring(etcdlock.with_lock(prefix .. "default", function() end)))
-  ]],
-
   ["/blocking"] = [[
     local other, code = connect { loop = "none" }, nil
     for _ = 1, 20 do
@@ -162,7 +132,6 @@ local LOCATIONS = {
 setup(function()
   nginx = Nginx.start {
     logs_errors = true, -- a lost lock
-    main = "env ETCDCTL_ENDPOINTS=" .. etcd:endpoint() .. ";",
     init_worker = INIT_WORKER,
     locations = LOCATIONS,
   }
@@ -181,15 +150,6 @@ describe("an nginx request", function()
   it("can use with_lock, check, put, get, txn, wait_lost, queue and ping", function()
     assert.equal("true of fn: true true 1 1 false nil 1 true\n", nginx:get("/all").body)
     etcd:await_keys(prefix .. "all/", 0)
-  end)
-
-  it("releases the lock and gets the error value if its with_lock function raises", function()
-    assert.equal("false it\n", nginx:get("/raise").body)
-    etcd:await_keys(prefix .. "raise/", 0)
-  end)
-
-  it("can use etcdlock.with_lock with the default client", function()
-    assert.equal("true\n", nginx:get("/default").body)
   end)
 
   for _, what in ipairs { "put", "check", "unlock" } do
@@ -225,16 +185,6 @@ describe("an nginx request", function()
     assert.matches("^nil lock .* has not confirmed .* unavailable", request.body)
     assert.is_true(request.took > 1.9)
     etcd:await_keys(prefix .. "silent/", 0)
-  end)
-
-  it('gets "timeout" from wait_lost after the timeout, and "deleted" for a deleted key', function()
-    local answer = nginx:get "/wait_lost?name=b&timeout=0.2"
-    assert.matches("^timeout ", answer.body)
-    assert.is_true(answer.took >= 0.2 and answer.took < 0.2 + wait.SLACK, answer.took)
-    local request = nginx:begin "/wait_lost?name=b"
-    local key = wait.eventually(function() return etcd:keys(prefix .. "b/")[1] end)
-    etcd:del(key)
-    assert.matches("^deleted ", request:wait(5).body)
   end)
 
   it('blocks its worker while it waits if the client has loop = "none"', function()
@@ -285,19 +235,5 @@ describe("a lock held by one nginx request", function()
     assert.same({}, etcd:keys(prefix .. "watched/"))
     flag "go-watched"
     assert.equal("nil, false, deleted told to /on_lost\n", holder:wait().body)
-  end)
-end)
-
-describe("an nginx request that waits for a lock", function()
-  it("runs on_lost of another lock that it loses meanwhile", function()
-    local blocker = assert(client:lock "blocked")
-    local request = nginx:begin "/on_lost_meanwhile"
-    wait.eventually(function()
-      return nginx:get("/told").body == "max_hold while it waits\n"
-    end, 5, "the handler")
-    assert.falsy(request.done)
-    assert(blocker:unlock())
-    assert.matches("held", request:wait(5).body)
-    etcd:await_keys(prefix .. "blocked/", 0)
   end)
 end)

@@ -185,14 +185,6 @@ local LOCATIONS = {
     ngx.say(most, " at once, counts ", table.concat(counts, " "))
   ]],
 
-  ["/again"] = [[
-    local lock = assert(client:lock "again")
-    local same = client:lock "again"
-    ngx.say(lock == same, " ", lock:count())
-    assert(lock:unlock())
-    assert(lock:unlock())
-  ]],
-
   ["/across"] = {
     access = [[ ngx.ctx.lock = assert(client:lock("across", { owner = "request" })) ]],
     content = [[
@@ -347,11 +339,6 @@ describe("a light thread of an nginx request", function()
   it("shares a hold with another one that names the same owner", function()
     assert.equal("3 at once, counts 1 2 3\n", nginx:get("/threads?owner=us").body)
     etcd:await_keys(prefix .. "threads", 0)
-  end)
-
-  it("gets the same handle with count 2 when it takes a lock twice", function()
-    assert.equal("true 2\n", nginx:get("/again").body)
-    etcd:await_keys(prefix .. "again", 0)
   end)
 end)
 

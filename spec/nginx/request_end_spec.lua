@@ -92,15 +92,6 @@ local function await_no_lease_of(what, seconds)
 end
 
 describe("an nginx request that its HTTP client aborts", function()
-  it("releases the lock it holds", function()
-    local nginx = start()
-    local request = nginx:begin "/hold?name=a"
-    etcd:await_keys(prefix .. "a/", 1)
-    request:abort()
-    etcd:await_keys(prefix .. "a/", 0)
-    await_stats(nginx, "0 0")
-  end)
-
   it("leaves the queue; 200 aborted waits leave no key and no socket behind", function()
     local nginx = start()
     local pid, sockets = nginx:workers()[1], nil
@@ -120,21 +111,6 @@ describe("an nginx request that its HTTP client aborts", function()
       end, 5, "no more sockets than before")
     end
     assert(lock:unlock())
-  end)
-
-  it("does not block others, whether it held the lock or waited", function()
-    local nginx = start()
-    local requests = {}
-    for i = 1, 100 do requests[i] = nginx:begin "/hold?name=a&hold=0" end
-    for i = 1, 100, 3 do
-      wait.sleep(0.001)
-      requests[i]:abort()
-    end
-    for i = 1, 100 do
-      if i % 3 ~= 1 then assert.matches("^held", requests[i]:wait(20).body) end
-    end
-    await_stats(nginx, "0 0")
-    etcd:await_keys(prefix .. "a/", 0)
   end)
 end)
 
@@ -250,21 +226,6 @@ describe("nginx", function()
     for i = 1, 5 do requests[i]:wait() end
     assert.same({}, nginx:leftovers())
     etcd:await_keys(prefix .. "silent/", 0, 10)
-  end)
-
-  it("replaces a killed worker, and the lock of that worker ends with its lease", function()
-    local nginx = start { client = options(2) }
-    local holder, waiter = nginx:begin "/hold?name=killed", nginx:begin "/hold?name=killed"
-    etcd:await_keys(prefix .. "killed/", 1)
-    local pid, from = nginx:workers()[1], wait.now()
-    assert(uv.kill(pid, "sigkill"))
-    holder:wait()
-    waiter:wait()
-    local lock = assert(client:lock("killed", { timeout = 20 }))
-    assert.is_true(wait.now() - from < 3 + wait.SLACK)
-    assert(lock:unlock())
-    await_served(nginx, "killed")
-    assert.same({}, nginx:leftovers())
   end)
 
   it("keeps the lock of a killed worker from other clients for the lock delay", function()

@@ -141,6 +141,8 @@ describe("in nginx,", function()
         if i % 3 ~= 1 then assert.equal("held\n", requests[i]:wait(20).body) end
       end
     end
+    await_waiting "0 0"
+    etcd:await_keys(prefix, 0)
   end)
 
   it("an owner asks again after its light thread was ended", function()

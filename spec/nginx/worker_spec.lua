@@ -17,15 +17,6 @@ local LOCATIONS = {
     local args = ngx.req.get_uri_args()
     local lock, message, code = client:lock(args.name, { timeout = tonumber(args.timeout) })
     if not lock then return refused(message, code) end
-    while client:stats().waiting < tonumber(args.waiting or 0) do ngx.sleep(0.01) end
-    ngx.sleep(tonumber(args.hold or 0))
-    ngx.say("held ", lock:token())
-    assert(lock:unlock())
-  ]],
-
-  ["/try"] = [[
-    local lock, message, code = client:try_lock(ngx.var.arg_name)
-    if not lock then return refused(message, code) end
     ngx.say("held ", lock:token())
     assert(lock:unlock())
   ]],
@@ -74,44 +65,6 @@ local function hold(name)
 end
 
 describe("an nginx request", function()
-  it("waits for a lock that another process holds, and gets it after the release", function()
-    local release = hold "a"
-    local request = nginx:begin "/lock?name=a"
-    etcd:await_keys(prefix .. "a/", 2)
-    assert.falsy(request.done)
-    release()
-    local answer = request:wait(2)
-    assert.equal(200, answer.status)
-    assert.matches("^held %d+", answer.body)
-    etcd:await_keys(prefix .. "a/", 0)
-  end)
-
-  it('gets "timeout" after its timeout of 1 s if the lock stays held', function()
-    local release = hold "a"
-    local answer = nginx:get "/lock?name=a&timeout=1"
-    assert.matches('^refused timeout lock ".*a" was not free within 1 s', answer.body)
-    assert.is_true(answer.took >= 1 and answer.took < 1 + wait.SLACK, answer.took)
-    release()
-    etcd:await_keys(prefix .. "a/", 0)
-  end)
-
-  it('gets "locked" from try_lock if the lock is held, and the lock if it is free', function()
-    local release = hold "a"
-    assert.matches("^refused locked", nginx:get("/try?name=a").body)
-    release()
-    assert.matches("^held", nginx:get("/try?name=a").body)
-  end)
-
-  it("waits for a request of the same worker, and gets a greater token", function()
-    -- The first request holds until another one waits, and longer than the handoff budget, so
-    -- that the second request gets a new key.
-    local first = nginx:begin "/lock?name=a&waiting=1&hold=0.3"
-    etcd:await_keys(prefix .. "a/", 1)
-    local second = nginx:begin "/lock?name=a"
-    local token = tonumber(first:wait().body:match "held (%d+)")
-    assert.is_true(tonumber(second:wait().body:match "held (%d+)") > token)
-  end)
-
   it('gets "unavailable" if etcd is silent, and its worker serves others meanwhile', function()
     etcd:pause()
     local answer = nginx:begin "/lock?name=a&timeout=3"
