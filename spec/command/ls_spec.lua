@@ -16,6 +16,21 @@ local function rows_of(out)
   return rows
 end
 
+-- Starts `etcdlock ls --watch` at a terminal with |columns| and |rows|, and with the environment
+-- variables |extra|.
+local function watch_at_terminal(columns, rows, extra)
+  local words, env = command.words()
+  env.TERM = "xterm"
+  for name, value in pairs(extra or {}) do env[name] = value end
+  return proc.talk(session.at_terminal(("stty cols %d rows %d; exec %s %s --prefix %s ls --watch "
+    .. "--interval 0.1"):format(columns, rows, words[1], words[2], prefix)), env)
+end
+
+local function press_ctrl_c(screen)
+  screen.stdin:write "\3"
+  assert.equal(130, (screen:wait()))
+end
+
 describe("etcdlock ls", function()
   it("prints that there is no lock, or [] with --json, if there is none", function()
     assert.equal("No lock is held or waited for.\n", (ls()))
@@ -40,16 +55,6 @@ describe("etcdlock ls", function()
     }, rows_of(out))
     assert.equal(2, #rows_of(ls "stock/"))
     waiting:cancel()
-  end)
-
-  it("aligns its columns after names with multi-byte characters", function()
-    clients.keep(assert(client:lock "größe"))
-    clients.keep(assert(client:lock "a"))
-    local head, first, second = ls():match "^([^\n]*)\n([^\n]*)\n([^\n]*)\n"
-    local at = head:find("MODE", 1, true)
-    assert.equal(at, (first:find("lock", 1, true)))
-    -- "größe" has two letters of two bytes each.
-    assert.equal(at + 2, (second:find("lock", 1, true)))
   end)
 
   it("lists the key of another client program with token and value, and - for the rest", function()
@@ -109,21 +114,6 @@ describe("etcdlock ls", function()
     assert.equal("", watch:errors())
   end)
 
-  -- Starts `etcdlock ls --watch` at a terminal with |columns| and |rows|, and with the environment
-  -- variables |extra|.
-  local function watch_at_terminal(columns, rows, extra)
-    local words, env = command.words()
-    env.TERM = "xterm"
-    for name, value in pairs(extra or {}) do env[name] = value end
-    return proc.talk(session.at_terminal(("stty cols %d rows %d; exec %s %s --prefix %s ls --watch "
-      .. "--interval 0.1"):format(columns, rows, words[1], words[2], prefix)), env)
-  end
-
-  local function press_ctrl_c(screen)
-    screen.stdin:write "\3"
-    assert.equal(130, (screen:wait()))
-  end
-
   local CLOCK = "%d%d:%d%d:%d%d  "
 
   it("redraws a terminal with --watch, with a clock and counts, until Ctrl-C", function()
@@ -155,28 +145,12 @@ describe("etcdlock ls", function()
     screen:expect "^b  .*  vvv+…\27%[K\r$"
     screen:expect("^" .. long .. "  ")
     press_ctrl_c(screen)
-    for _, columns in ipairs { 100, 40, 5 } do
-      screen = watch_at_terminal(columns, 24)
-      screen:expect "^\27%[H"
-      for _ = 1, 3 do
-        local line = screen:expect("^(.*)\27%[K\r$"):gsub("\27%[%d*m", "")
-        local _, width = line:gsub("[^\128-\191]", "")
-        assert.is_true(width < columns, line)
-      end
-      press_ctrl_c(screen)
-    end
     screen = watch_at_terminal(100, 24)
     screen:expect "^größe/nnn+…  lock  "
     press_ctrl_c(screen)
     screen = watch_at_terminal(100, 3)
     screen:expect "^3 more lines\27%[K\r$"
     press_ctrl_c(screen)
-  end)
-
-  it("exits with 69 and names the endpoint if etcd is unreachable", function()
-    local out, status, err = command.run { "--endpoints", "127.0.0.1:1", "ls" }
-    assert.same({ "", 69 }, { out, status })
-    assert.matches("^etcdlock: .*127%.0%.0%.1:1", err)
   end)
 end)
 
@@ -223,13 +197,7 @@ end)
 -- control sequences that redraw a screen.
 describe("etcdlock ls", function()
   local WIDE, EMOJI, COMBINED = "漢字", "🔒", "e\204\129" -- 4, 2 and 1 columns
-
-  local function watch_at_terminal(columns, term)
-    local words, env = command.words()
-    env.TERM, env.NO_COLOR = term, "1"
-    return proc.talk(session.at_terminal(("stty cols %d rows 24; exec %s %s --prefix %s ls --watch "
-      .. "--interval 0.1"):format(columns, words[1], words[2], prefix)), env)
-  end
+  local PLAIN = { NO_COLOR = "1" }
 
   -- Returns |text| with each wide or combining character replaced by one letter for each column
   -- that it takes.
@@ -253,32 +221,29 @@ describe("etcdlock ls", function()
 
   it("--watch cuts lines with wide characters to the terminal's width", function()
     clients.keep(assert(connect():lock(WIDE:rep(20), { value = WIDE:rep(40) })))
-    for _, columns in ipairs { 300, 100, 41, 40, 10 } do
-      local screen = watch_at_terminal(columns, "xterm")
+    for _, columns in ipairs { 300, 100, 41, 40, 10, 5 } do
+      local screen = watch_at_terminal(columns, 24, PLAIN)
       screen:expect "^\27%[H"
       for _ = 1, 3 do
         local line = as_letters(screen:expect "^(.*)\27%[K\r$"):gsub("\27%[[HJ]", "")
         assert.is_nil(line:find "[\128-\255]")
         assert.is_true(#line < columns, line)
       end
-      screen.stdin:write "\3"
-      assert.equal(130, (screen:wait()))
+      press_ctrl_c(screen)
     end
   end)
 
   it("--watch cuts the line for an empty list, too", function()
-    local screen = watch_at_terminal(10, "xterm")
+    local screen = watch_at_terminal(10, 24, PLAIN)
     screen:expect "^No lock …\27%[K\r$"
-    screen.stdin:write "\3"
-    assert.equal(130, (screen:wait()))
+    press_ctrl_c(screen)
   end)
 
   it("--watch prints list after list on a dumb terminal", function()
     clients.keep(assert(connect():lock "a"))
-    local screen = watch_at_terminal(120, "dumb")
+    local screen = watch_at_terminal(120, 24, { TERM = "dumb", NO_COLOR = "1" })
     for _ = 1, 2 do screen:expect "^a  +lock  +holds .* %-\r$" end
     assert.is_nil(screen.out.text:find "\27")
-    screen.stdin:write "\3"
-    assert.equal(130, (screen:wait()))
+    press_ctrl_c(screen)
   end)
 end)

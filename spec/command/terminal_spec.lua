@@ -210,21 +210,12 @@ end)
 -- end.
 describe("etcdlock run that runs etcdlock run at a terminal", function()
   it("stops with its command at Ctrl-Z, and continues with fg", function()
-    local words, env = command.words()
-    env.RUN = ("%s %s run %s"):format(words[1], words[2], NAME)
-    env.PS1, env.TERM = "$ ", "dumb"
-    local terminal = proc.talk(session.at_terminal "bash --norc --noprofile -i", env)
-    terminal.stdin:write "$RUN/1 -- $RUN/2 -- sh -c 'echo rea''dy; read line; echo got $line'\n"
+    local terminal = at_terminal "bash --norc --noprofile -i"
+    press(terminal, "$COMMAND run $NAME/1 -- $COMMAND run $NAME/2 -- "
+      .. "sh -c 'echo rea''dy; read line; echo got $line'\n")
     terminal:expect "ready"
-    terminal.stdin:write(CTRL_Z)
+    press(terminal, CTRL_Z)
     terminal:expect "Stopped"
-    terminal.stdin:write "fg\n"
-    wait.eventually(function()
-      terminal.stdin:write "again\n"
-      return terminal.out.text:find "got again"
-    end, 5, "it goes on")
-    terminal.stdin:write "exit\n"
-    terminal:wait()
-    etcd:await_keys(NAME .. "/", 0)
+    assert_continues_with_fg(terminal)
   end)
 end)
