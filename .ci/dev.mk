@@ -228,7 +228,7 @@ $(BUILD)/lua: spec/support/programs/lua_host.c
 
 # The scripted server does not contain the module: all build flavours and versions of Lua use the
 # same program.
-$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch]) spec/support/servers/omission.h
+$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
 	$(call show,LINK)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \

@@ -264,11 +264,4 @@ function M.check()
   for asked in pairs(waiting) do check_limit(asked) end
 end
 
--- Returns the number of acquisitions that wait.
-function M.number()
-  local number = 0
-  for _ in pairs(waiting) do number = number + 1 end
-  return number
-end
-
 return M

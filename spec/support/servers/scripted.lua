@@ -128,11 +128,6 @@ function Scripted:calls(method)
   return (ask(self, "calls %s", method))
 end
 
--- Returns how many calls of |method| have no answer yet.
-function Scripted:out(method)
-  return (ask(self, "out %s", method))
-end
-
 -- Returns the gRPC status and the text of the last error with which etcd itself answered |method|;
 -- 0 if there was none.
 function Scripted:heard(method)

@@ -1,6 +1,5 @@
 /* The calls that go through scripted_server. */
 #include "scripted_calls.h"
-#include "omission.h"
 #include "scripted_mutation.h"
 
 #include <assert.h>
@@ -216,6 +215,58 @@ static grpc_slice read_file(const char *path) {
   return content;
 }
 
+/* Reads the varint at |*at| and moves |*at| behind it. */
+static uint64_t read_varint(const uint8_t **at) {
+  uint64_t number = 0;
+  int shift = 0;
+  for (;; shift += 7) {
+    uint8_t byte = *(*at)++;
+    number |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) return number;
+  }
+}
+
+static size_t write_varint(uint8_t *to, uint64_t number) {
+  size_t len = 0;
+  for (; number >= 0x80; number >>= 7) {
+    to[len++] = (uint8_t)(number | 0x80);
+  }
+  to[len++] = (uint8_t)number;
+  return len;
+}
+
+/* Copies the message |from| of |len| bytes to |to|, which has room for as many, without one field. |path|
+ * has the numbers of the fields from the outermost message to the removed field, and ends with 0.
+ * Returns the number of bytes written. */
+static size_t copy_without(uint8_t *to, const uint8_t *from, size_t len,
+                           const int *path) {
+  const uint8_t *end = from + len;
+  uint8_t *out = to;
+  while (from < end) {
+    const uint8_t *start = from;
+    uint64_t tag = read_varint(&from), size = 0;
+    int wire = (int)(tag & 7);
+    if (wire == 0) read_varint(&from);
+    if (wire == 2) size = read_varint(&from);
+    if (wire == 1) size = 8;
+    if (wire == 5) size = 4;
+    if ((int)(tag >> 3) != path[0]) {
+      memcpy(out, start, (size_t)(from - start) + size);
+      out += (size_t)(from - start) + size;
+    } else if (path[1] != 0 && wire == 2) {
+      uint8_t *inner = malloc(size + 1);
+      size_t left = copy_without(inner, from, size, path + 1);
+      out += write_varint(out, tag);
+      out += write_varint(out, left);
+      memcpy(out, inner, left);
+      out += left;
+      free(inner);
+    }
+    from += size;
+  }
+  return (size_t)(out - to);
+}
+
 /* Returns |message| without the field |path|, such as "1.3". */
 static grpc_slice without_field(grpc_byte_buffer *message, const char *path) {
   enum { DEPTH_MAX = 8 };
@@ -230,10 +281,9 @@ static grpc_slice without_field(grpc_byte_buffer *message, const char *path) {
   whole = grpc_byte_buffer_reader_readall(&reader);
   grpc_byte_buffer_reader_destroy(&reader);
   left = grpc_slice_malloc(GRPC_SLICE_LENGTH(whole));
-  GRPC_SLICE_SET_LENGTH(left, omission_copy_without(GRPC_SLICE_START_PTR(left),
-                                                    GRPC_SLICE_START_PTR(whole),
-                                                    GRPC_SLICE_LENGTH(whole),
-                                                    numbers, 0));
+  GRPC_SLICE_SET_LENGTH(left, copy_without(GRPC_SLICE_START_PTR(left),
+                                           GRPC_SLICE_START_PTR(whole),
+                                           GRPC_SLICE_LENGTH(whole), numbers));
   grpc_slice_unref(whole);
   return left;
 }
@@ -457,13 +507,6 @@ int scripted_push(const method *m, const char *path) {
 }
 
 /* ---- calls ---- */
-
-int scripted_count_out(const method *m) {
-  const call *c;
-  int n = 0;
-  LIST_FOREACH(c, &calls, link) { n += c->method == m && !c->is_answered; }
-  return n;
-}
 
 static void await_call(void);
 

@@ -39,9 +39,6 @@ method *scripted_method(const char *name);
 /* Ends the orders of all methods: later calls are forwarded unchanged. */
 void scripted_pass(void);
 
-/* Returns the number of calls of |m| that have no answer yet. */
-int scripted_count_out(const method *m);
-
 /* Ends the running calls of |m| with the status and the text of |o|. */
 void scripted_break(const method *m, const order *o);
 

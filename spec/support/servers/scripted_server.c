@@ -32,7 +32,6 @@
  *   mutate SEED PERCENT          changes PERCENT of etcd's messages at random
  *   mutated                      prints the number of changed messages
  *   calls METHOD                 prints the number of calls so far
- *   out METHOD                   prints the number of calls without an answer
  *   heard METHOD                 prints "STATUS TEXT", the last error of etcd itself for
  *                                METHOD; "0" if there was none
  *
@@ -93,8 +92,6 @@ static void obey(const char *line) {
     puts("0");
   } else if (strcmp(verb, "calls") == 0) {
     printf("%d\n", m->calls);
-  } else if (strcmp(verb, "out") == 0) {
-    printf("%d\n", scripted_count_out(m));
   } else if (strcmp(verb, "heard") == 0) {
     printf("%d %s\n", m->heard.status, m->heard.text);
   } else {
