@@ -7,167 +7,90 @@ local HEADERS = {
   "etcd/kv", "etcd/txn", "protocol/key", "lock/client", "nginx/server", "lua/core",
 }
 
-local tree
+local C, KEY, LOCK = "src/base/new.c", "src/protocol/new.c", "src/lock/new.c"
+local H, LUA = "src/base/new.h", "lua/etcdlock/new.lua"
 
-local function add(file, text) write_file(tree .. "/" .. file, text) end
-
--- Adds |text| as |file|. Returns what the check reports; nil if it reports nothing.
-local function check(file, text)
-  add(file, text)
-  local out, code, err = proc.run_lua("spec/lint/layers.lua", { tree })
-  assert.equal("", err)
-  if code == 0 then return nil end
-  return out
+-- A header with the comment |text| above a prototype.
+local function prototype(text)
+  return "/* new: a header. */\n" .. text .. "int el_new_get(int a,\n  int b);\n"
 end
 
-local function assert_reports(message, file, text)
-  local out = check(file, text)
-  assert.is_string(out)
-  assert.matches(message, out, 1, true)
+-- A source file that includes |header|.
+local function including(header, name)
+  return ("/* %s: a file. */\n#include %s\n"):format(name or "new", header)
 end
 
-local function prototype(comment)
-  return "/* new: a header. */\n" .. comment .. "int el_new_get(int a,\n  int b);\n"
-end
+-- What happens, the file that is added, its text, the message (nil: none), and other files that are
+-- added before, by name.
+local CASES = {
+  { "accepts a file of a higher folder that includes lower ones", LOCK,
+    including '"base/error.h"\n#include "lock/client.h"\n#include "base/hash.h"' },
+  { "reports a source file that is in no folder of the layout", "src/new.c",
+    "/* new: lost. */\n", "src/new.c:1: this is not a folder of src/README.md" },
+  { "reports a header that is in no folder of the layout", "src/attic/new.h",
+    "/* new: lost. */\n", "src/attic/new.h:1: this is not a folder of src/README.md" },
+  { "reports a folder below a folder", "src/lock/deep/new.c",
+    "/* new: lost. */\n", "src/lock/deep/new.c:1: this is not a folder of src/README.md" },
+  { "reports a source file whose first line does not have its name", C,
+    "/* old: another one. */\n", C .. ":1: must start with /* new: " },
 
-describe("the layer check", function()
-  before_each(function()
-    tree = temporary.directory()
-    local mkdir = { "mkdir", "-p", tree .. "/lua/etcdlock/command", tree .. "/bin" }
-    for _, header in ipairs(HEADERS) do
-      mkdir[#mkdir + 1] = tree .. "/src/" .. header:match "^[^/]+"
-    end
-    proc.run(mkdir)
-    for _, header in ipairs(HEADERS) do
-      add("src/" .. header .. ".h", ("/* %s: a header. */\n"):format(header:match "[^/]+$"))
-    end
-  end)
-
-  it("accepts a tree that follows all rules", function()
-    assert.is_nil(check("src/lock/new.c",
-      '/* new: fine. */\n#include "base/error.h"\n#include "lock/client.h"\n'))
-  end)
-
-  it("reports a source file that is in no folder of the layout", function()
-    proc.run { "mkdir", "-p", tree .. "/src/attic", tree .. "/src/lock/deep" }
-    for _, file in ipairs { "src/new.c", "src/new.h", "src/attic/new.c", "src/lock/deep/new.c" } do
-      assert_reports(file .. ":1: this is not a folder of src/README.md", file,
-        "/* new: lost. */\n")
-    end
-  end)
-
-  it("reports a source file whose first line does not have its name", function()
-    assert_reports("src/base/new.c:1: must start with /* new: ", "src/base/new.c",
-      "/* old: another one. */\n")
-  end)
-
-  it("reports a folder that includes a higher one", function()
-    assert_reports("src/base/new.c:2: base/ must not include lock/: base/new.c > lock/client.h",
-      "src/base/new.c", '/* new: too low. */\n#include "lock/client.h"\n')
-  end)
-
-  it("reports a folder that includes a higher one through another header", function()
-    add("src/protocol/key.h", '/* key: broken. */\n\n#include "lock/client.h"\n')
-    assert_reports("src/protocol/new.c:2: protocol/ must not include lock/: "
+  { "reports a folder that includes a higher one", C, including '"lock/client.h"',
+    C .. ":2: base/ must not include lock/: base/new.c > lock/client.h" },
+  { "reports a folder that includes a higher one through another header", KEY,
+    including '"protocol/key.h"', KEY .. ":2: protocol/ must not include lock/: "
       .. "protocol/new.c > protocol/key.h > lock/client.h",
-      "src/protocol/new.c", '/* new: innocent. */\n#include "protocol/key.h"\n')
-  end)
+    { ["src/protocol/key.h"] = including('"lock/client.h"', "key") } },
+  { "accepts transactions in protocol/", KEY, including '"etcd/txn.h"' },
+  { "reports anything else of etcd/ in protocol/", KEY, including '"etcd/kv.h"',
+    KEY .. ":2: protocol/ must not include etcd/" },
+  { "accepts strings in protocol/", KEY, including "<string.h>" },
+  { "reports a system header with a clock in protocol/", KEY, including "<time.h>",
+    KEY .. ":2: protocol/ must not include time.h" },
+  { "reports threads in protocol/", KEY, including "<pthread.h>",
+    KEY .. ":2: protocol/ must not include pthread.h" },
+  { "reports our clock in protocol/", KEY, including '"base/clock.h"',
+    KEY .. ":2: protocol/ must not include base/: protocol/new.c > base/clock.h" },
+  { "reports a clock in protocol/ through another header", KEY, including '"base/alloc.h"',
+    KEY .. ":2: protocol/ must not include time.h: protocol/new.c > base/alloc.h > time.h",
+    { ["src/base/alloc.h"] = including("<time.h>", "alloc") } },
+  { "reports plain uthash instead of its wrapper", LOCK, including "<uthash.h>",
+    LOCK .. ':2: include "base/hash.h" instead of uthash.h' },
+  { "reports a header that does not exist", LOCK, including '"lock/nowhere.h"',
+    LOCK .. ":2: there is no such header" },
 
-  it("accepts transactions in protocol/, and nothing else of etcd/", function()
-    assert.is_nil(check("src/protocol/new.c", '/* new: fine. */\n#include "etcd/txn.h"\n'))
-    assert_reports("src/protocol/new.c:2: protocol/ must not include etcd/", "src/protocol/new.c",
-      '/* new: impure. */\n#include "etcd/kv.h"\n')
-  end)
+  { "accepts a chain of includes", "src/lock/one.h", including('"lock/two.h"', "one"), nil,
+    { ["src/lock/two.h"] = including('"lock/client.h"', "two") } },
+  { "reports an include cycle, also through a source file and its header", LOCK,
+    including '"lock/one.h"', "an include cycle: ", {
+      ["src/lock/one.h"] = including('"lock/two.h"', "one"),
+      ["src/lock/two.h"] = including('"lock/new.h"', "two"),
+      ["src/lock/new.h"] = "/* new: a header. */\n",
+    } },
+  { "reports a header of gRPC that is not public", "src/net/new.h",
+    including "<grpc/impl/grpc_types.h>",
+    "src/net/new.h:2: grpc/impl/grpc_types.h is not a public header" },
+  { "reports a foreign library that is included through another header", LOCK,
+    including '"net/new.h"',
+    LOCK .. ":2: gRPC belongs to net/ only: lock/new.c > net/new.h > grpc/grpc.h",
+    { ["src/net/new.h"] = including "<grpc/grpc.h>" } },
 
-  it("reports a clock or a thread in protocol/, also through another header", function()
-    assert.is_nil(check("src/protocol/new.c", "/* new: fine. */\n#include <string.h>\n"))
-    for _, header in ipairs { "time.h", "pthread.h", "unistd.h" } do
-      assert_reports("src/protocol/new.c:2: protocol/ must not include " .. header,
-        "src/protocol/new.c",
-        "/* new: impure. */\n#include <" .. header .. ">\n")
-    end
-    assert_reports("src/protocol/new.c:2: protocol/ must not include base/: "
-      .. "protocol/new.c > base/clock.h",
-      "src/protocol/new.c", '/* new: impure. */\n#include "base/clock.h"\n')
-    add("src/base/alloc.h", "/* alloc: broken. */\n#include <time.h>\n")
-    assert_reports("src/protocol/new.c:2: protocol/ must not include time.h: "
-      .. "protocol/new.c > base/alloc.h > time.h",
-      "src/protocol/new.c", '/* new: innocent. */\n#include "base/alloc.h"\n')
-  end)
-
-  it("reports plain uthash instead of its wrapper", function()
-    assert_reports('src/lock/new.c:2: include "base/hash.h" instead of uthash.h', "src/lock/new.c",
-      "/* new: ends the process. */\n#include <uthash.h>\n")
-    assert.is_nil(check("src/lock/new.c", '/* new: fine. */\n#include "base/hash.h"\n'))
-  end)
-
-  it("reports a header that does not exist", function()
-    assert_reports("src/lock/new.c:2: there is no such header", "src/lock/new.c",
-      '/* new: lost. */\n#include "lock/nowhere.h"\n')
-  end)
-
-  it("reports an include cycle of several files", function()
-    add("src/lock/three.h", '/* three: c. */\n')
-    add("src/lock/two.h", '/* two: b. */\n#include "lock/three.h"\n')
-    assert.is_nil(check("src/lock/one.h", '/* one: a. */\n#include "lock/two.h"\n'))
-    assert_reports("an include cycle: ", "src/lock/three.c",
-      '/* three: c. */\n#include "lock/one.h"\n')
-  end)
-
-  it("treats a source file and its header as one module", function()
-    add("src/lock/new.h", "/* new: a header. */\n")
-    add("src/lock/other.h", '/* other: a header. */\n#include "lock/new.h"\n')
-    assert_reports("an include cycle: ", "src/lock/new.c",
-      '/* new: a cycle. */\n#include "lock/other.h"\n')
-  end)
-
-  for _, library in ipairs {
-    { "gRPC", "net", "grpc/grpc.h", "etcd" }, { "OpenSSL", "tls", "openssl/ssl.h", "net" },
-    { "protobuf", "etcd", "etcd.pb-c.h", "lock" },
-    { "protobuf", "etcd", "protobuf-c/protobuf-c.h", "net" },
-    { "Lua", "lua", "lauxlib.h", "lock" },
-  } do
-    local name, home, header, other = library[1], library[2], library[3], library[4]
-
-    it(("accepts %s in %s/, and reports it elsewhere"):format(header, home), function()
-      local text = "/* new: a header. */\n#include <" .. header .. ">\n"
-      assert_reports(("src/%s/new.h:2: %s belongs to %s/ only"):format(other, name, home),
-        ("src/%s/new.h"):format(other), text)
-      os.remove(("%s/src/%s/new.h"):format(tree, other))
-      assert.is_nil(check(("src/%s/new.h"):format(home), text))
-    end)
-  end
-
-  it("reports a header of gRPC that is not public", function()
-    assert_reports("src/net/new.h:2: grpc/impl/grpc_types.h is not a public header",
-      "src/net/new.h", "/* new: a header. */\n#include <grpc/impl/grpc_types.h>\n")
-  end)
-
-  it("reports a foreign library that is included through another header", function()
-    add("src/net/new.h", "/* new: a header. */\n#include <grpc/grpc.h>\n")
-    assert_reports("src/lock/new.c:2: gRPC belongs to net/ only: "
-      .. "lock/new.c > net/new.h > grpc/grpc.h", "src/lock/new.c",
-      '/* new: innocent. */\n#include "net/new.h"\n')
-  end)
-
-  it("reports a prototype without @thread in the comment directly above it", function()
-    assert_reports("src/base/new.h:3: el_new_get: no @thread", "src/base/new.h",
-      prototype "/* The sum. */\n")
-    assert_reports("src/base/new.h:4: el_new_get: no @thread", "src/base/new.h",
-      prototype "/* Apart. @thread io */\n\n")
-  end)
-
-  it("accepts the threads io, lua and any, and reports others", function()
-    for _, thread in ipairs { "io", "lua", "any" } do
-      assert.is_nil(check("src/base/new.h", prototype("/* The sum.\n * @thread " .. thread
-        .. " */\n")))
-    end
-    assert_reports("src/base/new.h:3: el_new_get: @thread must be io, lua or any, not main",
-      "src/base/new.h", prototype "/* The sum. @thread main */\n")
-  end)
-
-  it("accepts types, macros and static functions without @thread", function()
-    assert.is_nil(check("src/base/new.h", [[
+  { "reports a prototype without @thread in the comment above it", H,
+    prototype "/* The sum. */\n", H .. ":3: el_new_get: no @thread" },
+  { "reports a prototype whose @thread is not in the comment directly above it", H,
+    prototype "/* Apart. @thread io */\n\n", H .. ":4: el_new_get: no @thread" },
+  { "reports an unknown @thread", H, prototype "/* The sum. @thread main */\n",
+    H .. ":3: el_new_get: @thread must be io, lua or any, not main" },
+  { "accepts the threads io, lua and any", H, [[
+/* new: a header. */
+/* The sum.
+ * @thread io */
+int el_new_one(void);
+/* The sum. @thread lua */
+int el_new_two(void);
+/* The sum. @thread any */
+int el_new_three(void);
+]] },
+  { "accepts types, macros and static functions without @thread", H, [[
 /* new: nothing public. */
 #ifndef EL_NEW_H
 #define EL_NEW_H
@@ -185,21 +108,53 @@ static inline int el_new_one(void) {
   return 0;
 }
 #endif
-]]))
-  end)
+]] },
 
-  it("reports a module of the library that loads what only the command may load", function()
-    assert_reports("lua/etcdlock/new.lua:1: argparse is only for lua/etcdlock/command/parser.lua",
-      "lua/etcdlock/new.lua", 'local argparse = require "argparse"\n')
-    assert_reports("lua/etcdlock/new.lua:2: luv is only for", "lua/etcdlock/new.lua",
-      "\nlocal uv = require('luv')\n")
-    assert_reports("lua/etcdlock/new.lua:1: etcdlock.command.report is only for",
-      "lua/etcdlock/new.lua", 'local report = require "etcdlock.command.report"\n')
-    assert.is_nil(check("lua/etcdlock/new.lua", 'local lock = require "etcdlock.lock"\n'))
-  end)
+  { "accepts a module of the library that loads another", LUA,
+    'local lock = require "etcdlock.lock"\n' },
+  { "reports argparse in the library", LUA, 'local argparse = require "argparse"\n',
+    LUA .. ":1: argparse is only for lua/etcdlock/command/parser.lua" },
+  { "reports luv in the library", LUA, "\nlocal uv = require('luv')\n",
+    LUA .. ":2: luv is only for" },
+  { "reports a module of the command in the library", LUA,
+    'local report = require "etcdlock.command.report"\n',
+    LUA .. ":1: etcdlock.command.report is only for" },
+  { "reports unfinished work", LUA, "-- TO" .. "DO\n", LUA .. ":1: unfinished" },
+}
 
-  it("reports unfinished work", function()
-    assert_reports("lua/etcdlock/new.lua:1: unfinished", "lua/etcdlock/new.lua",
-      "-- TO" .. "DO\n")
-  end)
+for _, library in ipairs {
+  { "gRPC", "net", "grpc/grpc.h", "etcd" }, { "OpenSSL", "tls", "openssl/ssl.h", "net" },
+  { "protobuf", "etcd", "etcd.pb-c.h", "lock" },
+  { "protobuf", "etcd", "protobuf-c/protobuf-c.h", "net" },
+  { "Lua", "lua", "lauxlib.h", "lock" },
+} do
+  local name, home, header, other = (table.unpack or unpack)(library)
+  local text = including("<" .. header .. ">")
+  table.insert(CASES, { ("accepts %s in %s/"):format(header, home), ("src/%s/new.h"):format(home),
+    text })
+  table.insert(CASES, { ("reports %s in %s/"):format(header, other),
+    ("src/%s/new.h"):format(other), text,
+    ("src/%s/new.h:2: %s belongs to %s/ only"):format(other, name, home) })
+end
+
+describe("the layer check", function()
+  for _, case in ipairs(CASES) do
+    local title, file, text, message, others = (table.unpack or unpack)(case, 1, 5)
+
+    it(title, function()
+      local tree, files = temporary.directory(), { [file] = text }
+      for _, header in ipairs(HEADERS) do
+        files["src/" .. header .. ".h"] = ("/* %s: a header. */\n"):format(header:match "[^/]+$")
+      end
+      for path, other in pairs(others or {}) do files[path] = other end
+      local mkdir = { "mkdir", "-p" }
+      for path in pairs(files) do mkdir[#mkdir + 1] = tree .. "/" .. path:match "^(.*)/" end
+      proc.run(mkdir)
+      for path, content in pairs(files) do write_file(tree .. "/" .. path, content) end
+      local out, code, err = proc.run_lua("spec/lint/layers.lua", { tree })
+      assert.equal("", err)
+      assert.equal(message and 1 or 0, code, out)
+      assert.matches(message or "^$", out, 1, message ~= nil)
+    end)
+  end
 end)

@@ -79,14 +79,23 @@ describe("make install", function()
     assert.equal(0, count_files(directory .. "/3"))
   end)
 
-  it("prints lines that keep LUA_PATH and LUA_CPATH if they are set", function()
-    local prefix = temporary.directory() .. "/a b"
-    local out = run([[
-      install "PREFIX=$P" >"$P.log"
-      eval "$(sed -n 's/^  export/export/p' "$P.log")"
-      "$LUA" -e 'print(require "etcdlock"._VERSION)'
-      printf '%s\n' "$LUA_PATH" "$LUA_CPATH"
-    ]], proc.lua_environment { P = prefix, LUA_PATH = "/mine/?.lua;;", LUA_CPATH = "/mine/?.so;;" })
-    assert.matches("^%d+%.%d+%.%d+\n.*/init%.lua;/mine/%?%.lua;;\n.*/%?%.so;/mine/%?%.so;;\n$", out)
+  it("prints what to set if Lua and the shell do not search PREFIX, and nothing then", function()
+    for _, mine in ipairs { false, "/mine/?" } do
+      local prefix = temporary.directory() .. "/a b"
+      local out = run([[
+        install "PREFIX=$P" >"$P.log"
+        eval "$(sed -n 's/^  export/export/p' "$P.log")"
+        "$LUA" -e 'print(require "etcdlock"._VERSION)'
+        etcdlock --version
+        printf '%s\n' "$LUA_PATH" "$LUA_CPATH"
+        install "PREFIX=$P"
+      ]], proc.lua_environment {
+        P = prefix, LUA_PATH = mine and mine .. ".lua;;", LUA_CPATH = mine and mine .. ".so;;",
+      })
+      local kept = mine and "/mine/%?%.%a+;" or ""
+      assert.matches(("^(%d+%.%d+%.%d+)\netcdlock %1\n.*/init%.lua;" .. kept .. ";\n.*/%?%.so;"
+        .. kept .. ";\n.*Installed in [^\n]*\n$"), out)
+      assert.is_nil(out:find "To use it")
+    end
   end)
 end)
