@@ -52,7 +52,7 @@ function M.counter(kind, hold, name, from, fields)
   if not file then return end
   fields.kind, fields.name, fields.client, fields.token = kind, name, hold.client.id, hold.token
   fields.from, fields.to = from, loop.now()
-  fields.excused = faults.may_be_stale() or nil
+  fields.excused = kind == "read" and faults.may_be_stale() or nil
   write(fields)
 end
 
