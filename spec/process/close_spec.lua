@@ -197,21 +197,18 @@ describe("close", function()
     return etcd
   end
 
-  it("takes at most 0.5 s at the end of a process if etcd is paused; the leases expire",
-    function()
-      local etcd = gone_within_bound(Etcd.pause)
-      etcd:resume()
-      wait.eventually(function() return #etcd:leases() == 0 and #etcd:keys(prefix) == 0 end, 8,
-        "end of the leases")
-    end)
-
-  it("takes at most 0.5 s at the end of a process if etcd is down; the leases expire",
-    function()
-      local etcd = gone_within_bound(Etcd.kill)
-      etcd:restart()
-      wait.eventually(function() return #etcd:leases() == 0 and #etcd:keys(prefix) == 0 end, 8,
-        "end of the leases")
-    end)
+  for state, ways in pairs {
+    paused = { Etcd.pause, Etcd.resume }, down = { Etcd.kill, Etcd.restart },
+  } do
+    it("takes at most 0.5 s at the end of a process if etcd is " .. state .. "; the leases expire",
+      function()
+        local silence, wake = (table.unpack or unpack)(ways)
+        local etcd = gone_within_bound(silence)
+        wake(etcd)
+        wait.eventually(function() return #etcd:leases() == 0 and #etcd:keys(prefix) == 0 end, 8,
+          "end of the leases")
+      end)
+  end
 
   it("takes at most 0.5 s if etcd is paused, and leaves no thread and no descriptor", function()
     local etcd = suite.start()
