@@ -50,7 +50,8 @@ typedef struct el_error {
   /* etcd has applied the request, but the answer exceeds the size limit of a message */
   bool is_too_large;
   bool is_compacted; /* the read was of a revision that etcd has compacted */
-  bool has_other_member; /* the request can be sent to another member at once */
+  /* the request can be sent again at once, because another member or another leader may answer it */
+  bool has_other_member;
   /* the connection failed, and the cause is not known yet */
   bool is_unexplained;
   /* the request was not sent, because there was no connection */

@@ -513,6 +513,7 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
+  el_channel_saw_term(el_auth_channel(queue->auth), answer->term);
   update_backoff(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
       queue->backoff_ms != 0) {
@@ -670,6 +671,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
                                          const el_lease_answer *answer) {
   el_cluster_answer seen = {.cluster_id = answer->cluster_id,
                             .kind = EL_ANSWER_SERIALIZABLE};
+  el_channel_saw_term(el_auth_channel(queue->auth), answer->term);
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
   }

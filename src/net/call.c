@@ -135,6 +135,7 @@ static void answer_failure(call *it) {
   el_error_from_status(&answer.err, (int)it->status, details, answer.from);
   gpr_free(details);
   el_channel_record_result(it->ch, it->member, &answer.err);
+  if (it->health_call.is_restarted) answer.err.has_other_member = true;
   it->done(it->arg, &answer);
 }
 

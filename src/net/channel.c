@@ -100,6 +100,7 @@ struct el_channel {
   size_t current;   /* the member in use */
   char *token;      /* NULL: none */
   el_tls *tls;      /* NULL: no member uses TLS */
+  uint64_t term;    /* the largest raft term that an answer had */
   int n_failed;     /* failed attempts to connect since the last answer */
   el_health health; /* of the member in use */
   TAILQ_HEAD(, el_failover_listener) listeners;
@@ -588,6 +589,12 @@ void el_channel_call_ended(el_channel *ch, el_health_call *call,
     at->connecting_since_ms = 0;
   }
   el_health_call_ended(&ch->health, call, is_answered);
+}
+
+void el_channel_saw_term(el_channel *ch, uint64_t term) {
+  if (term <= ch->term) return;
+  if (ch->term != 0) el_health_restart(&ch->health);
+  ch->term = term;
 }
 
 int64_t el_channel_answer_ms(const el_channel *ch) {

@@ -84,6 +84,12 @@ void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
  * @thread io */
 bool el_channel_is_healthy(const el_channel *ch);
 
+/* el_channel_saw_term tells that an answer has the raft term |term| (0: unknown). If the term is new,
+ * another leader was elected, and a call that a member had forwarded to the last leader may never be
+ * answered. So all calls that the health check watches are cancelled, for their callers to send them
+ * again. @thread io */
+void el_channel_saw_term(el_channel *ch, uint64_t term);
+
 /* el_channel_answer_ms returns how long the slowest recent answer of the member in use took.
  * @thread io */
 int64_t el_channel_answer_ms(const el_channel *ch);

@@ -134,6 +134,13 @@ void el_health_moved(el_health *health) {
   }
 }
 
+void el_health_restart(el_health *health) {
+  el_health_call *call;
+  health->n_timeouts = 0;
+  TAILQ_FOREACH(call, &health->pending, link) { call->is_restarted = true; }
+  cancel_before(health, INT64_MAX);
+}
+
 void el_health_connected(el_health *health, int64_t took_ms) {
   health->is_measured = true;
   if (took_ms / CONNECTION_DIVISOR > health->slowest_ms) {

@@ -30,6 +30,7 @@ struct el_health_call {
   int64_t sent_ms;   /* by el_now_ms */
   bool is_connected; /* false: it waited for the connection first */
   bool is_pending;   /* in the list |pending| */
+  bool is_restarted; /* cancelled by el_health_restart */
   TAILQ_ENTRY(el_health_call) link;
 };
 
@@ -85,6 +86,10 @@ void el_health_moved(el_health *health);
 
 /* el_health_limit_ms returns how long an answer may take. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
+
+/* el_health_restart cancels all pending calls, so that their callers send them again, and forgets how
+ * often the limit has passed. @thread io */
+void el_health_restart(el_health *health);
 
 /* el_health_connected records that a connection to the member took |took_ms|. @thread io */
 void el_health_connected(el_health *health, int64_t took_ms);
