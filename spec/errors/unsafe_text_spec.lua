@@ -30,13 +30,19 @@ it("tostring of a client has no control character", function()
   client:close()
 end)
 
-it("etcdlock doctor exits with 1 if its output cannot be written", function()
-  local words, env = command.words()
-  local _, status = proc.run({ "sh", "-c",
-    ("exec '%s' '%s' doctor --prefix '%s' >/dev/full"):format(words[1], words[2], prefix) },
-    { env = env })
-  assert.equal(1, status)
-end)
+-- Regression 200. etcdlock --version, --help and completion exited with 0 if their output was lost,
+-- and ls if it was longer than a buffer.
+for _, arguments in ipairs {
+  "doctor", "ls", "--version", "--help", "ls --help", "completion bash",
+} do
+  it(("etcdlock %s exits with 1 if its output cannot be written"):format(arguments), function()
+    local words, env = command.words()
+    clients.keep(assert(connect():lock("a", { value = ("x"):rep(4096) })))
+    local _, status = proc.run({ "sh", "-c", ("exec '%s' '%s' --prefix '%s' %s >/dev/full")
+      :format(words[1], words[2], prefix, arguments) }, { env = env })
+    assert.equal(1, status)
+  end)
+end
 
 -- Regression 054. Messages of connect showed secrets that were given in the wrong place: the
 -- password of user = "name:password", that of an endpoint "http://name:password@host:port", and the

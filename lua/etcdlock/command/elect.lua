@@ -17,16 +17,14 @@ local NO_LEADER, NO_LEADER_JSON = "nobody leads\n\n", '{"key":null,"token":null,
 -- cannot be written.
 local function print_leader(args, is_screen, value, key, token)
   if not value then
-    io.write(args.json and NO_LEADER_JSON or NO_LEADER)
+    return report.print(args.json and NO_LEADER_JSON or NO_LEADER)
   elseif args.json then
     local text = json.encode { value = value, key = key, token = token }
-    io.write(report.clean_json(text), "\n")
+    return report.print(report.clean_json(text), "\n")
   elseif is_screen then
-    io.write(escape(key), "\n", escape(value), "\n")
-  else
-    io.write(key, "\n", value, "\n")
+    return report.print(escape(key), "\n", escape(value), "\n")
   end
-  return io.flush()
+  return report.print(key, "\n", value, "\n")
 end
 
 -- Prints the leader, and again after each change, until the election cannot be observed any more or

@@ -4,6 +4,7 @@ local BOOLEANS = require("etcdlock.text").BOOLEANS
 local check = require "etcdlock.check"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
+local report = require "etcdlock.command.report"
 local to_number = require("etcdlock.text").to_number
 
 local M = {}
@@ -235,6 +236,11 @@ local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_com
 
 -- ---- the parser ----
 
+-- Prints `text` and returns the exit status: FAILED if `text` cannot be written.
+local function print_text(text)
+  return report.print(text) and EXIT.OK or EXIT.FAILED
+end
+
 -- For each subcommand that runs a command: the number of arguments, such as NAME, between the
 -- subcommand and the command to run.
 local RUNS = { run = 1, elect = 2 }
@@ -275,6 +281,13 @@ local function add_remedy(subcommand, message)
   return message
 end
 
+-- Replaces the action of --help. argparse's own exits with 0 even if the help cannot be written.
+local function replace_help(parser)
+  parser._options[parser._help_option_idx]:action(function()
+    os.exit(print_text(parser:get_help() .. "\n"))
+  end)
+end
+
 -- Returns a new argparse parser of the whole command line.
 local function new()
   local parser = require "argparse" "etcdlock"
@@ -292,11 +305,14 @@ local function new()
   parser:flag "--version"
     :description "print the version, and exit"
     :action(function()
-      print("etcdlock " .. require "etcdlock"._VERSION)
-      os.exit(EXIT.OK)
+      os.exit(print_text("etcdlock " .. require "etcdlock"._VERSION .. "\n"))
     end)
   for _, add in ipairs(SUBCOMMANDS) do
     add(parser)
+  end
+  replace_help(parser)
+  for _, command in ipairs(parser._commands) do
+    replace_help(command)
   end
   add_connection(parser)
   return parser
@@ -482,9 +498,8 @@ complete -F _etcdlock_line -o bashdefault -o default etcdlock
 function M.completion()
   local parser = new()
   local options = check.sorted_keys(list_value_options(parser))
-  io.write(parser:get_bash_complete(),
-    (COMPLETE_LINE:gsub("VALUE_OPTIONS", (table.concat(options, " | ")))))
-  return EXIT.OK
+  return print_text(parser:get_bash_complete()
+    .. COMPLETE_LINE:gsub("VALUE_OPTIONS", (table.concat(options, " | "))))
 end
 
 return M

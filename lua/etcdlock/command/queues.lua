@@ -151,17 +151,16 @@ local REDRAW, LINE_END, REST = "\27[H", "\27[K\n", "\27[J"
 local SLICE = 0.2
 
 -- Prints `queues` in the format that `args` and `is_screen` select. Returns nil if the output
--- cannot be written, for example because the process that reads it has ended.
+-- cannot be written.
 local function print_queues(args, queues, is_screen)
   if args.json then
-    io.write(format_json(queues), "\n")
+    return report.print(format_json(queues), "\n")
   elseif is_screen then
-    io.write(REDRAW, table.concat(format_screen(queues, args.below), LINE_END), LINE_END, REST)
-  else
-    local lines = format_lines(queues, args.below)
-    io.write(table.concat(lines, "\n"), "\n", args.watch and "\n" or "")
+    local lines = format_screen(queues, args.below)
+    return report.print(REDRAW, table.concat(lines, LINE_END), LINE_END, REST)
   end
-  return io.flush()
+  local lines = format_lines(queues, args.below)
+  return report.print(table.concat(lines, "\n"), "\n", args.watch and "\n" or "")
 end
 
 local function sleep(seconds)

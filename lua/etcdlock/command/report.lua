@@ -43,6 +43,12 @@ function M.status_of(code)
   return BY_CODE[code] or M.EXIT.FAILED
 end
 
+--- Prints the texts on standard output. Returns nil if they cannot be written, for example because
+-- the process that reads them has ended.
+function M.print(...)
+  return io.write(...) and io.flush()
+end
+
 -- ---- messages ----
 
 local STDERR = 2
