@@ -323,11 +323,16 @@ end
 
 -- ---- one page of several ----
 
+-- Joins the remaining times of two sessions; 0 means that a client has no session.
+local function min_of_sessions(a, b)
+  return (a == 0 or b == 0) and math.max(a, b) or math.min(a, b)
+end
+
 -- Name of a metric -> the function that joins two values of one series. Other metrics are added up.
 local JOIN = {
   etcdlock_oldest_wait_seconds = math.max,
   etcdlock_oldest_hold_seconds = math.max,
-  etcdlock_session_remaining_seconds = math.min,
+  etcdlock_session_remaining_seconds = min_of_sessions,
 }
 
 local function add(a, b)
