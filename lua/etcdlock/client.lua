@@ -335,6 +335,7 @@ end
 -- queue.lua describes these methods.
 Client.queue = queue.queue
 Client.queues = queue.queues
+Client._read_queues = queue._read_queues
 Client.break_lock = queue.break_lock
 
 -- ---- the state of client and cluster ----

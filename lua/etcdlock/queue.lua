@@ -12,10 +12,8 @@ local M = {}
 -- the names cannot be trusted: they come from the label of an entry, which any other program may
 -- have written. Any number of keys may be below such a name.
 local KEYS_MAX = 1000
--- PAGE_KEYS: the number of keys that one request lists without values. TXN_COUNTS: the number of
--- names whose keys one transaction counts, by one operation each; etcd accepts 128 operations by
--- default.
-local PAGE_KEYS, TXN_COUNTS = 1000, 100
+-- The number of keys that one request lists without values.
+local PAGE_KEYS = 1000
 -- The number of keys that one transaction reads with their values: MANY_VALUES if the values of the
 -- previous transaction had at most SMALL_BYTES, else FEW_VALUES. FEW_VALUES of the largest values
 -- that etcd accepts by default (1.5 MiB) fit into one answer. After an answer that was too large,
@@ -328,10 +326,22 @@ end
 -- list_keys first lists all keys, in pages and without values. Then it reads the values of those
 -- keys only that have the form of an entry, a bounded number at a time.
 
+-- Adds `number` to counts[name] of each full name below which `key` is: each part of the key that
+-- is in front of a slash, and has at least `size` bytes.
+local function count_key(counts, key, size, number)
+  local slash = key:find("/", math.max(size, 1) + 1, true)
+  while slash do
+    local name = key:sub(1, slash - 1)
+    counts[name] = (counts[name] or 0) + number
+    slash = key:find("/", slash + 1, true)
+  end
+end
+
 -- Reads the keys from `from` to `to`, exclusive, that have the form of an entry or of the marker of
 -- a downgrade, and whose name passes the test is_wanted(full_name). Returns a table full name ->
--- list of the keys (false if the name is not wanted); or nil, message, code if a read failed.
-local function list_keys(snapshot, from, to, is_wanted)
+-- list of the keys (false if the name is not wanted); or nil, message, code if a read failed. Calls
+-- visit(key), which may be nil, for all keys from `from` to `to`.
+local function list_keys(snapshot, from, to, is_wanted, visit)
   local by_name, all = {}, {}
   repeat
     local txn, candidates = snapshot:txn(), {}
@@ -348,6 +358,9 @@ local function list_keys(snapshot, from, to, is_wanted)
       end
       kv.list = name and by_name[name]
       candidates[#candidates + 1] = kv.list and kv or nil
+      if visit then
+        visit(kv.key)
+      end
     end
     for _, kv in ipairs((keep_leased(candidates, page))) do
       all[#all + 1], kv.list[#kv.list + 1] = kv, kv
@@ -507,49 +520,33 @@ local function get_range_end(prefix)
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
--- Sets the field `other_keys` of up to TXN_COUNTS queues in the list `found`, from the index
--- `first` on. Returns true; or nil, message, code if the read failed.
-local function count_other_keys(self, snapshot, found, first)
-  local txn, last = snapshot:txn(), math.min(first + TXN_COUNTS - 1, #found)
-  for i = first, last do
-    local full_name = self._prefix .. found[i].name
-    txn:keys(full_name .. "/", full_name .. "0", snapshot.revision, 1)
-  end
-  local results, message, code = snapshot:read(txn)
-  if not results then
-    return nil, message, code
-  end
-  for i = first, last do
-    local keys = results[i - first + 1]
-    found[i].other_keys = (keys.count or #keys) - #found[i].entries
-  end
-  return true
-end
-
+-- Returns the list of the queues; and a table full name -> number of the keys below it that are no
+-- entries, also for names without an entry. If a read failed, returns nil, message, code.
 local function read_queues(self, snapshot, prefix)
   local from, to = prefix == "" and "\0" or prefix, get_range_end(prefix)
+  local counts, found = {}, {}
   local lists, message, code = list_keys(snapshot, from, to, function(name)
     return name:sub(1, #prefix) == prefix and names.is_full_name(name)
-  end)
+  end, function(key) count_key(counts, key, #prefix, 1) end)
   if not lists then
     return nil, message, code
   end
-  local found = {}
   for full_name, kvs in pairs(lists) do
     local entries = kvs and make_public(self, read_entries(snapshot, full_name, kvs)) or {}
     if entries[1] then
-      found[#found + 1] = { name = full_name:sub(#self._prefix + 1), entries = entries }
+      found[#found + 1] = {
+        name = full_name:sub(#self._prefix + 1), entries = entries,
+        other_keys = counts[full_name] - #entries,
+      }
+    end
+  end
+  for _, queue in ipairs(found) do
+    for _, entry in ipairs(queue.entries) do
+      count_key(counts, entry.key, #prefix, -1)
     end
   end
   table.sort(found, function(a, b) return a.name < b.name end)
-  for first = 1, #found, TXN_COUNTS do
-    local ok
-    ok, message, code = count_other_keys(self, snapshot, found, first)
-    if not ok then
-      return nil, message, code
-    end
-  end
-  return found
+  return found, counts
 end
 
 --- A queue of `client:queues`.
@@ -558,6 +555,18 @@ end
 -- @tfield {entry,...} entries entries, the oldest first, as `client:queue` returns them
 -- @tfield count other_keys number of keys below the name that are not entries. Many such keys slow
 --   down each request for the lock
+
+-- Returns what read_queues returns, for the names that begin with `prefix`. Fails as client:queues.
+function M:_read_queues(prefix)
+  local full_prefix = self._prefix .. prefix
+  if #full_prefix > core.NAME_MAX or full_prefix:find "%z" then
+    local wanted = "at most " .. core.NAME_MAX - #self._prefix .. " bytes, no NUL"
+    return check.invalid("client:queues", "prefix", prefix, wanted)
+  end
+  return read_at_one_revision(self, self._get_deadline(), function(snapshot)
+    return read_queues(self, snapshot, full_prefix)
+  end)
+end
 
 --- Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
 -- The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
@@ -569,14 +578,11 @@ end
 function M:queues(prefix)
   prefix = prefix or ""
   check.string("client:queues", "prefix", prefix)
-  local full_prefix = self._prefix .. prefix
-  if #full_prefix > core.NAME_MAX or full_prefix:find "%z" then
-    local wanted = "at most " .. core.NAME_MAX - #self._prefix .. " bytes, no NUL"
-    return check.invalid("client:queues", "prefix", prefix, wanted)
+  local found, message, code = self:_read_queues(prefix)
+  if found then
+    return found
   end
-  return read_at_one_revision(self, self._get_deadline(), function(snapshot)
-    return read_queues(self, snapshot, full_prefix)
-  end)
+  return nil, message, code
 end
 
 return M

@@ -32,7 +32,7 @@ static el_nret l_txn_get(lua_State *L) {
 
 /* Adds a read of the keys from argument 2 up to, but excluding, argument 3. Argument 4 is the
  * revision at which to read (nil: the current one). Argument 5 is the largest number of keys (nil:
- * no limit). If there are more keys, the field `count` of the result is the number of all. */
+ * no limit). */
 static el_nret add_range(lua_State *L, int sort, bool keys_only) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
@@ -145,9 +145,6 @@ static void push_result(lua_State *L, const el_op_result *result) {
       for (size_t i = 0; i < result->n_kvs; i++) {
         push_kv(L, &result->kvs[i]);
         lua_rawseti(L, -2, (int)i + 1);
-      }
-      if (result->more) {
-        el_lua_set_rev(L, "count", result->count);
       }
       return;
     case EL_OP_DELETE:
