@@ -211,6 +211,7 @@ local LOCATIONS = {
 
 with_nginx {
   client = false,
+  logs_errors = true, -- leaked locks
   init = INIT .. [[
     local early, message, code = connect()
     shared:set("connect", tostring(early) .. " " .. code .. " " .. message)

@@ -155,3 +155,23 @@ it("in nginx, a lost lock is in the error log with the level error", function()
   assert.matches(('%%[error%%] [^\n]*etcdlock: lock "lost": lost after [%%d.]+ s, token %d, '
     .. "deleted: the key was deleted"):format(token), nginx:log())
 end)
+
+-- Regression 201. A leaked lock was in the error log with the level warn, which nginx drops by
+-- default.
+it("in nginx, a leaked lock is in the error log with the level error", function()
+  local nginx = Nginx.start {
+    logs_errors = true,
+    client = { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 },
+    locations = {
+      ["/leak"] = [[
+        assert(client:lock "forgotten")
+        collectgarbage()
+        collectgarbage()
+        ngx.say(client:stats().leaked)
+      ]],
+    },
+  }
+  assert.equal("1\n", nginx:get("/leak").body)
+  assert.matches('%[error%] [^\n]*etcdlock: lock "forgotten" was released because its handle was ',
+    nginx:log())
+end)

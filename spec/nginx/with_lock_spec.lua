@@ -7,6 +7,7 @@
 local AGAIN = [[ ngx.say(with "again") ]]
 
 with_nginx {
+  logs_errors = true, -- a leaked lock
   init_worker = [[
     function with(said, fn, opts)
       local ok, answer, code = client:with_lock(ngx.var.arg_name, opts or {}, fn or function(lock)

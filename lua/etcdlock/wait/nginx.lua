@@ -76,9 +76,10 @@ function M.too_early()
   end
 end
 
---- See runtime.lua.
+--- See runtime.lua. The level is that of an error of the program, because by default nginx's error
+-- log omits warnings.
 function M.log(message)
-  ngx.log(ngx.WARN, message)
+  ngx.log(ngx.ERR, message)
 end
 
 --- See runtime.lua.

@@ -110,7 +110,7 @@ local function with_nginx(opts)
   end
   busted.setup(function() env.nginx = Nginx.start(opts) end)
   busted.teardown(function()
-    env.nginx:assert_no_errors()
+    if not opts.logs_errors then env.nginx:assert_no_errors() end
     env.nginx:stop()
   end)
 end
