@@ -17,11 +17,10 @@ local M = {}
 -- ---- remedies: doc/errors.md in short ----
 
 -- Each row: a Lua pattern, and the remedy for a message that contains it. The first row whose
--- pattern matches counts. "%s" in a remedy stands for the prefix of the lock names.
+-- pattern matches counts. "%s" in a remedy stands for the prefix of the lock names. A message that
+-- ends with its own remedy, after a semicolon, needs no row.
 local REMEDIES = {
   { "alarm:NOSPACE", "the quota of the member's database is used up: etcdctl compact, etcdctl"
-    .. " defrag, then etcdctl alarm disarm" },
-  { "database space exceeded", "the quota of etcd's database is used up: etcdctl compact, etcdctl"
     .. " defrag, then etcdctl alarm disarm" },
   { "alarm:CORRUPT", "the member's data differ from those of the other members: remove the member,"
     .. " and add it again" },
@@ -31,22 +30,17 @@ local REMEDIES = {
   { "socket does not exist", "correct the path in --endpoints" },
   { "accepts connections, but has not answered", "the member hangs, or a firewall drops packets" },
   { "no connection in time", "the member is down, or a firewall drops packets" },
+  { "too few streams", "raise --max-concurrent-streams of etcd, or the limit of the proxy" },
   { "no answer in time", "the member hangs or has no leader, or a firewall drops packets" },
   { "not an etcd v3 client port", "give etcd's client port: 2379, not 2380" },
   { "is self%-signed", "give that certificate with --cacert, if it is etcd's" },
   { "signed by a CA that", "give the CA of etcd's certificate with --cacert" },
-  { "is for .*, not for", "give one of the certificate's names as --server-name" },
   { "expired on", "renew that certificate, and check this machine's clock" },
   { "is not valid before", "check this machine's clock, or wait until the certificate is valid" },
-  { "requires a client certificate", "give --cert and --key" },
   { "rejects the client certificate", "give --cert a certificate signed by a CA that etcd trusts" },
   { "user name is empty", "give --user, and ETCDCTL_PASSWORD" },
   { "password is wrong", "correct --user or ETCDCTL_PASSWORD" },
   { "permission denied", "etcdctl role grant-permission --prefix=true ROLE readwrite '%s'" },
-  { "plain text", "use https://, or give --allow-plaintext-auth" },
-  { "VERIFY", "unset it, and give etcd's CA with --cacert" },
-  { "DISCOVERY_SRV", "unset it, and give --endpoints" },
-  { "omits keys or leases", "update etcdlock: this version does not understand that etcd" },
   { "answer.* cannot be read", "give the address of etcd itself, not of a proxy" },
   { "answer to Authenticate has no token", "give the address of etcd itself, not of a proxy" },
   { "cannot be read", "correct the path, or the permissions of the file" },
@@ -108,9 +102,14 @@ local function print_note(text)
   print_line("note", "yellow", text)
 end
 
--- Prints a problem and its remedy, which may be nil, and counts the problem.
+-- Prints a problem and its remedy, and counts the problem. If `remedy` is nil, the remedy is the
+-- part of `text` after its last semicolon, if it has one.
 local function print_problem(text, remedy)
   problems = problems + 1
+  if not remedy then
+    local cause, advice = text:match "^(.*); ([^;]*)$"
+    text, remedy = cause or text, advice
+  end
   print_line("WRONG", "red", text)
   if remedy then
     io.write("         -> ", escape(remedy), "\n")
@@ -323,13 +322,28 @@ end
 local NAME = "etcdlock-doctor"
 -- Seconds to wait for the test lock.
 local LOCK_WAIT = 5
+-- Seconds. With this TTL, a client renews its lease after 1 s; with the default, after 3.3 s. A
+-- renewal extends a hold by about that time, and at least by RENEWED.
+local TTL, RENEWED = 5, 0.1
 -- WAIT_FIRST: seconds for which the second client waits before the first one releases the lock.
 -- WAKE_WAIT: seconds to wait for the lock after the release. Behind an etcd grpc-proxy this is too
 -- short: there the waiter gets the lock 6 to 10 s after the release.
 local WAIT_FIRST, WAKE_WAIT = 0.3, 3
--- MANY_KEYS: a lock is reported if its name has this many other keys below it, or more.
--- NAMES_SHOWN: the largest number of locks that are reported one by one; the others are counted.
+-- MANY_KEYS: a name is reported if this many other keys are below it, or more.
+-- NAMES_SHOWN: the largest number of names that are reported one by one; the others are counted.
 local MANY_KEYS, NAMES_SHOWN = 1000, 5
+local SLOW_LOCK = "lock %s: %d other keys below its name slow each lock and unlock; give locks a"
+  .. " prefix of their own"
+local SLOW_NAME = "name %s: %d keys below it, which belong to no lock, slow a lock of this name and"
+  .. " of each name above it; give locks a prefix of their own"
+-- Seconds between two looks for clients that wait for each other.
+local SECOND_LOOK = 1
+
+local function connect(args)
+  local opts = settings.connect_options(args)
+  opts.ttl = TTL
+  return etcdlock.connect(opts)
+end
 
 local function check_majority(client)
   local seconds, message = client:ping()
@@ -341,27 +355,46 @@ local function check_majority(client)
   return seconds
 end
 
--- Acquires and releases the test lock, and prints the result. Returns a true value on success.
+-- Waits until the client has renewed its lease, which extends the hold of `lock`. Returns true; or
+-- nil, message if the hold is lost before, or etcd refuses to read its key.
+local function await_renewal(lock)
+  local is_held, reason = lock:check()
+  local ends = core.now() + lock:remaining()
+  while is_held and lock:held() and core.now() + lock:remaining() < ends + RENEWED do
+    uv.sleep(10) -- ms
+  end
+  if is_held then
+    return lock:check()
+  end
+  return nil, reason
+end
+
+local function note_taken(name)
+  print_note(("the test lock %s was not free within %d s; another doctor may hold it")
+    :format(quote(name), LOCK_WAIT))
+end
+
+-- Acquires, keeps and releases the test lock, and prints the result. Returns a true value on
+-- success; otherwise false or nil, and why the lock cannot be kept (nil: it was not acquired).
 local function check_lock(client, known)
   local name = known.prefix .. NAME
   local failure
   local ok, message, code = client:with_lock(NAME, { timeout = LOCK_WAIT }, function(lock)
-    local is_held, reason = lock:check()
-    failure = not is_held and reason
+    local is_kept, reason = await_renewal(lock)
+    failure = not is_kept and reason
   end)
   if failure then
-    print_problem(("the test lock %s cannot be checked: %s"):format(quote(name), failure),
+    print_problem(("the test lock %s cannot be kept: %s"):format(quote(name), failure),
       remedy_for(failure, known.prefix))
   elseif ok then
-    print_ok(("a lock can be acquired and released: %s"):format(quote(name)))
+    print_ok(("a lock can be acquired, kept and released: %s"):format(quote(name)))
   elseif code == "timeout" then
-    print_note(("the test lock %s was not free within %d s; another doctor may hold it")
-      :format(quote(name), LOCK_WAIT))
+    note_taken(name)
   else
     print_problem(("no lock can be acquired: %s"):format(message),
       remedy_for(message, known.prefix))
   end
-  return ok and not failure
+  return ok and not failure, failure
 end
 
 -- Waits up to `seconds` for the result of `pending`, which lock_async returned. Returns the lock;
@@ -379,21 +412,21 @@ local function await(pending, seconds)
 end
 
 -- Checks that a second client that waits for the test lock gets the lock after its release.
-local function check_wake_up(client, args)
+local function check_wake_up(client, known, args)
   local first, pending
-  local other, message = etcdlock.connect(settings.connect_options(args))
+  local other, message, code = connect(args)
   if other then
-    first, message = client:lock(NAME, { timeout = LOCK_WAIT })
+    first, message, code = client:lock(NAME, { timeout = LOCK_WAIT })
   end
   if first then
-    pending, message = other:lock_async(NAME, { timeout = LOCK_WAIT })
+    pending, message, code = other:lock_async(NAME, { timeout = LOCK_WAIT })
   end
   if pending then
     await(pending, WAIT_FIRST)
     local released_at = core.now() -- before unlock, which waits for etcd
     first:unlock()
     local lock
-    lock, message = await(pending, WAKE_WAIT)
+    lock, message, code = await(pending, WAKE_WAIT)
     if lock then
       print_ok("a waiter gets the lock after its release: "
         .. format_milliseconds(core.now() - released_at))
@@ -405,7 +438,9 @@ local function check_wake_up(client, args)
       pending:cancel()
     end
   end
-  if message then
+  if code == "timeout" then
+    note_taken(known.prefix .. NAME)
+  elseif message then
     print_problem(settings.translate(message), remedy_for(message))
   end
   if other then
@@ -413,24 +448,48 @@ local function check_wake_up(client, args)
   end
 end
 
--- Reports the locks that are slow because many other keys (user data) are below their names. The
--- lock with the most keys comes first. `queues` contains only names with a holder or a waiter,
--- because other names cannot be told from user data.
-local function check_other_keys(queues, known)
-  local slow = {}
+-- Returns `name` without its last part; nil if it has only one.
+local function get_parent(name)
+  return name:match "^(.*)/"
+end
+
+-- Returns true if `name`, or one of the names above it, is in the set `names`.
+local function is_below(names, name)
+  while name and not names[name] do
+    name = get_parent(name)
+  end
+  return name ~= nil
+end
+
+-- Reports the names below which many other keys (user data) slow a lock. The name with the most
+-- keys comes first. If no lock of such a name is in use, the name of the lock is not known: then
+-- the longest name that has so many keys below it counts. `counts` is the second result of
+-- _read_queues.
+local function check_other_keys(queues, counts, known)
+  local slow, in_use, has_heavy_below = {}, {}, {}
   for _, queue in ipairs(queues) do
+    local full_name = known.prefix .. queue.name
+    in_use[full_name] = true
     if queue.other_keys >= MANY_KEYS then
-      slow[#slow + 1] = queue
+      slow[#slow + 1] = { text = SLOW_LOCK, name = full_name, keys = queue.other_keys }
     end
   end
-  table.sort(slow, function(a, b) return a.other_keys > b.other_keys end)
+  for name, keys in pairs(counts) do
+    if keys >= MANY_KEYS then
+      has_heavy_below[get_parent(name) or ""] = true
+    end
+  end
+  for name, keys in pairs(counts) do
+    if keys >= MANY_KEYS and not has_heavy_below[name] and not is_below(in_use, name) then
+      slow[#slow + 1] = { text = SLOW_NAME, name = name, keys = keys }
+    end
+  end
+  table.sort(slow, function(a, b) return a.keys > b.keys end)
   for i = 1, math.min(#slow, NAMES_SHOWN) do
-    print_note(("lock %s: %d other keys below its name slow each lock and unlock; "
-      .. "give locks a prefix of their own"):format(quote(known.prefix .. slow[i].name),
-      slow[i].other_keys))
+    print_note(slow[i].text:format(quote(slow[i].name), slow[i].keys))
   end
   if #slow > NAMES_SHOWN then
-    print_note(("%d more locks have %d or more other keys below their names")
+    print_note(("%d more names have %d or more other keys below them")
       :format(#slow - NAMES_SHOWN, MANY_KEYS))
   end
 end
@@ -448,21 +507,24 @@ local function may_be_one_owner(a, b)
   return a.lease == b.lease and (not (a.owner and b.owner) or a.owner == b.owner)
 end
 
--- Calls visit(holder, waiter) for each pair of a holder and a waiter of one queue.
+-- Calls visit(holder, waiter) for each pair of a holder and a waiter of one queue. Candidates of an
+-- election wait while another one leads, and a permit may come from any of its holders, so these
+-- waits do not count.
 local function each_wait(queue, visit)
   for _, holder in ipairs(queue.entries) do
-    for _, waiter in ipairs(queue.entries) do
-      if holder.held and waiter.held == false then
+    for _, waiter in ipairs(holder.held and queue.entries or {}) do
+      if waiter.held == false and waiter.mode ~= "leader" and waiter.mode ~= "permit" then
         visit(holder, waiter)
       end
     end
   end
 end
 
--- Reports clients that wait for each other: each one holds a lock for which the other one waits.
--- `queues` is sorted by name, so each pair is reported once.
-local function check_lock_order(queues, known)
-  local waits = {} -- list of { queue, holder, waiter }
+-- Returns the pairs of clients that wait for each other: each one holds a lock for which the other
+-- one waits. The result is a table: the tokens of their four entries -> the text of a note.
+-- `queues` is sorted by name, so each pair is found once.
+local function find_deadlocks(queues, known)
+  local waits, found = {}, {} -- waits: list of { queue, holder, waiter }
   for _, queue in ipairs(queues) do
     each_wait(queue, function(holder, waiter)
       waits[#waits + 1] = { queue = queue, holder = holder, waiter = waiter }
@@ -478,37 +540,57 @@ local function check_lock_order(queues, known)
       if one.queue.name < other.queue.name and one.holder.lease ~= one.waiter.lease
         and may_be_one_owner(one.waiter, other.holder)
         and may_be_one_owner(other.waiter, one.holder) then
-        print_note(DEADLOCK:format(name_process(one.holder),
+        local tokens = ("%.0f %.0f %.0f %.0f"):format(one.holder.token, one.waiter.token,
+          other.holder.token, other.waiter.token)
+        found[tokens] = DEADLOCK:format(name_process(one.holder),
           quote(known.prefix .. one.queue.name), quote(known.prefix .. other.queue.name),
-          name_process(other.holder)))
+          name_process(other.holder))
+      end
+    end
+  end
+  return found
+end
+
+-- Reports clients that wait for each other, and still do at a second look. In a busy program, other
+-- owners of the same clients often wait for each other for a moment.
+local function check_lock_order(client, queues, known)
+  local first = find_deadlocks(queues, known)
+  if next(first) then
+    uv.sleep(SECOND_LOOK * 1000)
+    for tokens, text in pairs(find_deadlocks(client:queues() or {}, known)) do
+      if first[tokens] then
+        print_note(text)
       end
     end
   end
 end
 
 local function check_list(client, known)
-  local queues, message, code = client:queues()
+  local queues, counts, code = client:_read_queues ""
   if queues then
     print_ok(("etcdlock ls may list the names below %s: %d lock%s"):format(quote(known.prefix),
       #queues, #queues == 1 and "" or "s"))
-    check_other_keys(queues, known)
-    check_lock_order(queues, known)
+    check_other_keys(queues, counts, known)
+    check_lock_order(client, queues, known)
   elseif code == "denied" then
     print_note(("etcdlock ls may not list the names below %s: %s"):format(quote(known.prefix),
       known.prefix == "" and "give it a PREFIX"
         or "this user may not read all keys there"))
   else
-    print_problem(settings.translate(message), remedy_for(message))
+    print_problem(settings.translate(counts), remedy_for(counts)) -- the message
   end
 end
 
 local function check_use(client, known, args)
   print_heading "Use"
   if check_majority(client) then
-    if check_lock(client, known) then
-      check_wake_up(client, args)
+    local is_usable, failure = check_lock(client, known)
+    if is_usable then
+      check_wake_up(client, known, args)
     end
-    check_list(client, known)
+    if not failure then -- otherwise further reads could fail for the same reason
+      check_list(client, known)
+    end
   end
 end
 
@@ -518,7 +600,7 @@ function M.doctor(args)
   uv.os_setenv("GRPC_VERBOSITY", os.getenv "GRPC_VERBOSITY" or "NONE")
   local known = check_settings(args)
   if known then
-    local client, message = etcdlock.connect(settings.connect_options(args))
+    local client, message = connect(args)
     if client then
       if check_members(client, known) then
         check_use(client, known, args)
