@@ -72,13 +72,13 @@ describe("the message names the mistake of", function()
     local client = connect()
     assert_raises("client:with_lock: fn = nil, wanted a function",
       function() client:with_lock("a", { timeout = 1 }, nil) end)
-    for _, call in ipairs {
-      function() client:with_lock(function() end) end,
-      function() etcdlock.with_lock(function() end) end,
+    for where, call in pairs {
+      client = function() client:with_lock(function() end) end,
+      etcdlock = function() etcdlock.with_lock(function() end) end,
     } do
       local ok, message = pcall(call)
       assert.is_false(ok)
-      assert.matches("with_lock: name = function: 0x%x+, wanted a string$", message)
+      assert.matches(where .. "[:.]with_lock: name = function: 0x%x+, wanted a string$", message)
     end
   end)
 
