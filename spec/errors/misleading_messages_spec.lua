@@ -127,6 +127,23 @@ it("a timeout of 1 s names the holder, also if it joins other waiters of its cli
   first:cancel()
 end)
 
+-- Regression 206. If etcd was written to while the waiter's watch was created, the waiter read its
+-- queue at once, without the holder, and then only after 10 s again.
+it("a timeout names the holder while other clients write to etcd", function()
+  local holder, client, busy = connect(), connect(), connect()
+  clients.keep(assert(holder:lock "a"))
+  local other = clients.keep(assert(busy:lock "b"))
+  for _ = 1, 5 do
+    local pending = assert(client:lock_async("a", { timeout = 1 }))
+    local lock, message
+    repeat
+      assert(other:put("data", "x"))
+      lock, message = pending:step()
+    until lock ~= false
+    assert.matches("was not free within 1 s; holder", message)
+  end
+end)
+
 -- Regression 178. A timeout named the lock with the client's prefix, and a loss without it.
 it("messages name a lock without the prefix", function()
   local holder, client = connect(), connect()

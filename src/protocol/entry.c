@@ -84,6 +84,7 @@ static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   el_entry_action *action = send(entry, out, EL_REQUEST_READ);
   action->reads_holder = true;
   action->key = entry->predecessor;
+  entry->has_asked_holder = true;
 }
 
 static void send_try(el_entry *entry, el_entry_actions *out) {
@@ -216,6 +217,7 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_event *event,
   watch(entry, out, event->predecessor,
         entry->mode == EL_MODE_PERMIT ? event->walk.rev
                                       : event->rev - event->is_batched);
+  entry->has_asked_holder = false;
   entry->wake_at = now_ms + FIRST_READ_MS;
 }
 
@@ -353,7 +355,8 @@ static void on_read_waiting(el_entry *entry, const el_entry_event *event,
   } else if (el_queue_keys_are_equal(&event->predecessor,
                                      &entry->predecessor)) {
     set_n_blockers(entry, event);
-    entry->wake_at = now_ms + entry->reread_ms;
+    entry->wake_at =
+        now_ms + (entry->has_asked_holder ? entry->reread_ms : FIRST_READ_MS);
   } else {
     wait_for_predecessor(entry, event, now_ms, out);
   }

@@ -243,8 +243,9 @@ typedef struct el_entry {
   /* PROVING: the answer that showed our key has just come; false: the key must be read again
    * before the grant */
   bool is_fresh : 1;
-  bool is_watching : 1; /* a watch is open or being opened */
-  bool must_reread : 1; /* an event came during a read: read again */
+  bool is_watching : 1;      /* a watch is open or being opened */
+  bool must_reread : 1;      /* an event came during a read: read again */
+  bool has_asked_holder : 1; /* a periodic read was sent during this wait */
   /* a holder waits for the end of its release */
   bool must_report_release : 1;
   bool may_be_deleted : 1; /* a delete of unknown outcome was sent */
