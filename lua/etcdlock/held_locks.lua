@@ -15,8 +15,8 @@ local to_string = require("etcdlock.text").to_string
 local HeldLocks = {}
 HeldLocks.__index = HeldLocks
 
--- The owner of calls in the main coroutine if coroutine.running() returns nil for it, as in Lua
--- 5.1. The table is private, so no caller can pass it as the option `owner`.
+-- The owner of calls in the main coroutine. In nginx that is the owner of all calls in a phase that
+-- cannot wait, of any request. The table is private, so no caller can pass it as the option `owner`.
 local MAIN = {}
 
 local EMPTY = {}
@@ -74,7 +74,7 @@ function HeldLocks.identify_owner(given_owner)
   if given_owner ~= nil then
     return given_owner
   end
-  return not coroutines.can_yield_in_pcall and coroutines.running() or coroutine.running() or MAIN
+  return coroutines.running() or MAIN
 end
 
 -- Returns false if this client certainly holds no lock of the names of the wanted lock. This spares
