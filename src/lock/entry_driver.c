@@ -52,7 +52,7 @@ static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
 static void tell_holder(el_entry_driver *driver, const el_entry_action *action,
                         const el_txn_answer *answer) {
   el_bytes label = el_lock_txn_holder_value(&driver->keys, action, answer);
-  if (label.len > 0) driver->events->saw_holder(driver, label);
+  if (label.len > 0) driver->session->entry_events->saw_holder(driver, label);
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
@@ -277,7 +277,7 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
                                   action->term, action->rev);
       return;
     default:
-      driver->events->reported(driver, action);
+      driver->session->entry_events->reported(driver, action);
   }
 }
 
@@ -367,7 +367,7 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
     take(driver, &(el_entry_event){.kind = EL_ENTRY_ON_WATCH_CREATED,
                                    .rev = all_created_rev(driver)});
   }
-  driver->events->stepped(driver); /* may free |driver| */
+  driver->session->entry_events->stepped(driver); /* may free |driver| */
 }
 
 void el_entry_driver_signal(el_entry_driver *driver, int kind) {

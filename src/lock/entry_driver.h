@@ -34,7 +34,6 @@ typedef struct el_entry_events {
 /* el_entry_driver is one entry with its requests, watches and timer; embedded in an entry of the
  * local queue. Only the I/O thread uses it. */
 struct el_entry_driver {
-  const el_entry_events *events;
   el_client_session *session;
   el_entry entry; /* the state machine */
   el_keys keys;   /* the keys of the entry in etcd */
@@ -60,7 +59,7 @@ struct el_entry_driver {
 };
 
 /* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Of |queue_key| only
- * slot, mode and permits are used. |driver|->events must be set before. @thread io */
+ * slot, mode and permits are used. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                           el_bytes name, const el_queue_key *queue_key);
 

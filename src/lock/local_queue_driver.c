@@ -8,44 +8,20 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
-#include "base/hash.h"
+#include "lock/linger.h"
 #include "lock/lock_messages.h"
-#include "protocol/lock_txn.h"
+#include "lock/lock_names.h"
 
 typedef struct el_queue_driver queue_driver;
 
 typedef struct client_entry client_entry;
-
-/* A contention query: a read that asks etcd whether other keys wait behind the key of an entry that
- * may linger. */
-typedef struct contention_query {
-  el_request request;
-  /* the entry; NULL: the query was cancelled, its answer is ignored */
-  client_entry *at;
-  /* If there is no answer, the key may linger on until the next query: etcd grants the lock to
-   * nobody meanwhile. */
-  bool is_repeated;
-  el_keys keys;
-  int64_t rev; /* create_revision of the held key */
-} contention_query;
-
-/* What an entry needs for linger, from EL_LOCAL_START_WATCH to EL_LOCAL_STOP_WATCH. While the key
- * is held or lingers, the entry must learn whether another key waits behind it. */
-typedef struct linger {
-  client_entry *at;
-  /* reports keys that are put behind the key of the entry */
-  el_watch watch;
-  contention_query *query; /* NULL: none is in flight */
-  el_timer timer;
-  el_timer look; /* sends the next query, because a watch may be silent */
-} linger;
 
 /* One entry of this client. */
 struct client_entry {
   el_entry_driver driver;
   el_local_entry local;
   queue_driver *queue;
-  linger *linger; /* NULL: the key must not linger */
+  el_linger *linger; /* NULL: the key must not linger */
 };
 
 /* Largest value of a holder's key that is kept, in bytes. A longer value is ignored, because each
@@ -55,22 +31,23 @@ enum { LABEL_MAX = 8 * 1024 };
 struct el_queue_driver {
   el_local_queue local;
   el_local_queues *queues;
-  /* Length of the lock name in |key|. EL_MODE_MULTI: 0; in a queue that was added for a key that an
-   * audit found, the length of the lock name in that key. */
-  uint16_t name_len;
-  bool is_changed : 1; /* it is in the list |queues->changed| */
+  uint8_t n_names;
+  bool
+      is_changed : 1; /* it is in |queues->changed|, else in |queues->settled| */
   /* its first waiter, a try or a share-only wait, waits until a conflicting key of this client is
    * deleted */
   bool is_deferred : 1;
   /* etcd may still apply a request of an entry that was freed */
   bool has_unknown_outcome : 1;
+  bool has_slot : 1; /* its slot is from |queues->slots| */
   /* what a read has returned last, for waiters that join later; NULL: nothing since the last
    * grant */
   el_holder *holder;
-  TAILQ_ENTRY(el_queue_driver) changed_link;
-  UT_hash_handle hh;
-  char key[]; /* the hash key, see write_hash_key */
+  TAILQ_ENTRY(el_queue_driver) link;
+  el_queue_name names[]; /* several only for a multi-lock; their text follows */
 };
+
+TAILQ_HEAD(queue_list, el_queue_driver);
 
 /* A slot is a number in the keys of a multi-lock. It distinguishes the multi-locks of one client.
  *
@@ -82,29 +59,22 @@ struct el_queue_driver {
  * Otherwise a late delete could delete the keys of another multi-lock, because a delete of several
  * keys deletes all that it finds (build_delete in protocol/lock_txn.c). The next session may use
  * the slot, because its keys contain another lease. */
-typedef struct slot_list {
-  uint32_t last;  /* the largest slot ever taken */
-  uint32_t *free; /* slots that may be used again; a stack */
-  size_t n_free, size;
-} slot_list;
+typedef struct slot_set {
+  bool *are_taken; /* for each slot, from 1 to |n| */
+  uint32_t n;
+} slot_set;
 
 struct el_local_queues {
   el_client_session *session;
   el_handoff_limits limits;
-  el_entry_events entry_events;
-  queue_driver *by_key; /* all local queues; a hash table */
-  TAILQ_HEAD(, el_queue_driver) changed;
-  /* The local queues of multi-locks and semaphores, in no order. A search for the queues that
-   * conflict with a waiter goes through this list, because the hash keys of these queues cannot be
-   * computed from the name and mode of the waiter. */
-  queue_driver **listed;
-  size_t n_listed, listed_room;
+  struct queue_list settled, changed;
+  el_queue_name *names;     /* finds a queue by its names */
   int n_deferred;           /* number of local queues with |is_deferred| */
   el_local_actions actions; /* that are still to be carried out */
   bool is_acting;
   /* the error of waiters that join after close; code EL_OK: the client is open */
   el_error closed;
-  slot_list slots; /* the slots of the multi-locks */
+  slot_set slots; /* the slots of the multi-locks */
   /* A queue without waiters, for the entries whose session has ended. */
   queue_driver *orphans;
 };
@@ -125,10 +95,6 @@ static client_entry *next_entry(const client_entry *at) {
   return entry_of(TAILQ_NEXT(&at->local, link));
 }
 
-static el_mode mode_of(const queue_driver *queue) {
-  return (el_mode)queue->local.mode;
-}
-
 static el_timers *timers_of(const queue_driver *queue) {
   return queue->queues->session->timers;
 }
@@ -144,118 +110,63 @@ static bool is_orphan(const client_entry *at) {
 static void mark_changed(queue_driver *queue) {
   if (!queue->is_changed) {
     queue->is_changed = true;
-    TAILQ_INSERT_TAIL(&queue->queues->changed, queue, changed_link);
+    TAILQ_REMOVE(&queue->queues->settled, queue, link);
+    TAILQ_INSERT_TAIL(&queue->queues->changed, queue, link);
   }
 }
 
 /* ---- slots ---- */
 
-static uint32_t take_slot(slot_list *slots) {
-  return slots->n_free > 0 ? slots->free[--slots->n_free] : ++slots->last;
-}
-
-static void give_back_slot(slot_list *slots, uint32_t slot) {
-  if (slots->n_free == slots->size) {
-    slots->size = slots->size > 0 ? 2 * slots->size : 8;
-    slots->free = el_realloc(slots->free, slots->size * sizeof *slots->free);
+static uint32_t take_slot(slot_set *slots) {
+  uint32_t i = 0;
+  while (i < slots->n && slots->are_taken[i])
+    i++;
+  if (i == slots->n) {
+    slots->are_taken =
+        el_realloc(slots->are_taken, ++slots->n * sizeof *slots->are_taken);
   }
-  slots->free[slots->n_free++] = slot;
+  slots->are_taken[i] = true;
+  return i + 1;
 }
 
-static bool is_free_slot(const slot_list *slots, uint32_t slot) {
-  for (size_t i = 0; i < slots->n_free; i++) {
-    if (slots->free[i] == slot) return true;
+static void give_back_slot(slot_set *slots, uint32_t slot) {
+  slots->are_taken[slot - 1] = false;
+}
+
+static bool is_free_slot(const slot_set *slots, uint32_t slot) {
+  return slot - 1 < slots->n && !slots->are_taken[slot - 1];
+}
+
+/* ---- queues ---- */
+
+static queue_driver *queue_of(const el_local_queue *local) {
+  return local != NULL ? EL_CONTAINER_OF(local, queue_driver, local) : NULL;
+}
+
+/* add_queue adds a queue for the lock |name|; for a multi-lock, a list of names. */
+static queue_driver *add_queue(el_local_queues *queues, el_bytes name,
+                               const el_queue_key *where) {
+  queue_driver *queue;
+  size_t n = 0;
+  for (el_bytes rest = name; rest.len > 0; el_list_pop(&rest))
+    n++;
+  queue = el_alloc(sizeof *queue + n * sizeof *queue->names + name.len);
+  memcpy(queue->names + n, name.data, name.len);
+  name.data = (const char *)(queue->names + n);
+  el_local_queue_init(&queue->local, where);
+  queue->queues = queues;
+  queues->session->users++;
+  TAILQ_INSERT_TAIL(&queues->settled, queue, link);
+  while (queue->n_names < n) {
+    el_lock_names_add(&queues->names, el_list_pop(&name),
+                      &queue->names[queue->n_names++], &queue->local);
   }
-  return false;
-}
-
-/* ---- lookup of queues ---- */
-
-enum { HASH_KEY_MAX = EL_NAME_MAX + 1 + sizeof(uint32_t) };
-
-/* write_hash_key writes the hash key of a local queue to |key|, and returns its length. The hash
- * key consists of |name|, the mode and the number of permits. For a multi-lock the slot takes the
- * place of the number of permits, because each multi-lock has a local queue of its own. */
-static size_t write_hash_key(char *key, el_bytes name,
-                             const el_queue_key *where) {
-  uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
-  if (name.len > 0) memcpy(key, name.data, name.len);
-  key[name.len] = (char)where->mode;
-  memcpy(key + name.len + 1, &which, sizeof which);
-  return name.len + 1 + sizeof which;
-}
-
-static queue_driver *find_by_key(const el_local_queues *queues, const char *key,
-                                 size_t len) {
-  queue_driver *queue = NULL;
-  HASH_FIND(hh, queues->by_key, key, len, queue);
   return queue;
 }
 
-/* find_queue returns the local queue of |name| and |where|; NULL: there is none. A multi-lock is
- * found by its slot, with an empty |name|. */
 static queue_driver *find_queue(const el_local_queues *queues, el_bytes name,
                                 const el_queue_key *where) {
-  char key[HASH_KEY_MAX];
-  return find_by_key(queues, key, write_hash_key(key, name, where));
-}
-
-static bool is_listed(const queue_driver *queue) {
-  return mode_of(queue) == EL_MODE_MULTI || mode_of(queue) == EL_MODE_PERMIT;
-}
-
-static void list_queue(queue_driver *queue) {
-  el_local_queues *queues = queue->queues;
-  if (queues->n_listed == queues->listed_room) {
-    queues->listed_room = queues->listed_room > 0 ? 2 * queues->listed_room : 8;
-    queues->listed = el_realloc(queues->listed,
-                                queues->listed_room * sizeof *queues->listed);
-  }
-  queues->listed[queues->n_listed++] = queue;
-}
-
-static void unlist_queue(queue_driver *queue) {
-  el_local_queues *queues = queue->queues;
-  for (size_t i = 0; i < queues->n_listed; i++) {
-    if (queues->listed[i] == queue) {
-      queues->listed[i] = queues->listed[--queues->n_listed];
-      return;
-    }
-  }
-}
-
-static queue_driver *find_or_add(el_local_queues *queues, el_bytes name,
-                                 const el_queue_key *where) {
-  char key[HASH_KEY_MAX];
-  size_t len = write_hash_key(key, name, where);
-  queue_driver *queue = find_by_key(queues, key, len);
-  if (queue == NULL) {
-    queue = el_alloc(sizeof *queue + len);
-    el_local_queue_init(&queue->local, where->mode, where->permits);
-    queue->queues = queues;
-    queues->session->users++;
-    memcpy(queue->key, key, len);
-    queue->name_len = (uint16_t)name.len;
-    HASH_ADD_KEYPTR(hh, queues->by_key, queue->key, len, queue);
-    if (is_listed(queue)) list_queue(queue);
-  }
-  return queue;
-}
-
-/* first_slot returns the slot of the first entry of |queue|. A multi-lock has a slot that no other
- * multi-lock has; in the other modes the first entry has slot 0. */
-static uint32_t first_slot(const queue_driver *queue) {
-  uint32_t slot = 0;
-  if (mode_of(queue) == EL_MODE_MULTI) {
-    memcpy(&slot, queue->key + queue->name_len + 1, sizeof slot);
-  }
-  return slot;
-}
-
-/* has_slot tells whether |queue| has taken a slot from the list. The queue of a multi-lock has,
- * unless it was added for a key that an audit found. */
-static bool has_slot(const queue_driver *queue) {
-  return mode_of(queue) == EL_MODE_MULTI && queue->name_len == 0;
+  return queue_of(el_lock_names_find(queues->names, name, where));
 }
 
 static void free_entry(client_entry *at);
@@ -271,108 +182,31 @@ static void free_queue(queue_driver *queue) {
   while ((at = first_entry(queue)) != NULL) {
     free_entry(at);
   }
-  if (has_slot(queue) && !queue->has_unknown_outcome) {
-    give_back_slot(&queue->queues->slots, first_slot(queue));
+  if (queue->has_slot && !queue->has_unknown_outcome) {
+    give_back_slot(&queue->queues->slots, queue->local.slot);
   }
-  if (is_listed(queue)) unlist_queue(queue);
+  while (queue->n_names > 0) {
+    el_lock_names_remove(&queue->queues->names,
+                         &queue->names[--queue->n_names]);
+  }
   set_deferred(queue, false);
-  if (queue->is_changed) {
-    TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
-  }
+  mark_changed(queue);
+  TAILQ_REMOVE(&queue->queues->changed, queue, link);
   queue->queues->session->users--;
-  HASH_DEL(queue->queues->by_key, queue);
   free(queue->holder);
   free(queue);
 }
 
-/* ---- other queues of the same name ---- */
-
-typedef bool visitor(queue_driver *queue);
-
-static bool visit_name(const el_local_queues *queues, const el_waiter *waiter,
-                       el_bytes name, visitor *visit) {
-  for (el_mode other = EL_MODE_LOCK; other < EL_MODE_PERMIT; other++) {
-    el_queue_key where = {.mode = other};
-    queue_driver *queue = el_modes_conflict(other, (el_mode)waiter->mode)
-                              ? find_queue(queues, name, &where)
-                              : NULL;
-    if (queue != NULL && queue != waiter->queue && visit(queue)) return true;
-  }
-  return false;
-}
-
-static bool list_has(el_bytes names, el_bytes name) {
-  while (names.len > 0) {
-    if (el_bytes_are_equal(el_list_pop(&names), name)) return true;
-  }
-  return false;
-}
-
-/* shares_name tells whether |multi|, the queue of a multi-lock, has one of |names|. */
-static bool shares_name(const queue_driver *multi, el_bytes names) {
-  const client_entry *at = first_entry(multi);
-  const el_acquisition *first = TAILQ_FIRST(&multi->local.waiting);
-  const el_keys *keys = at != NULL ? &at->driver.keys : NULL;
-  el_bytes wanted = keys == NULL && first != NULL
-                        ? EL_CONTAINER_OF(first, const el_waiter, local)->name
-                        : (el_bytes){0};
-  for (; keys != NULL; keys = keys->next) {
-    if (list_has(names, el_keys_name(keys))) return true;
-  }
-  while (wanted.len > 0) {
-    if (list_has(names, el_list_pop(&wanted))) return true;
-  }
-  return false;
-}
-
-static bool visit_multis(const el_local_queues *queues, const el_waiter *waiter,
-                         visitor *visit) {
-  for (size_t i = 0; i < queues->n_listed; i++) {
-    queue_driver *queue = queues->listed[i];
-    if (mode_of(queue) == EL_MODE_MULTI && queue != waiter->queue &&
-        shares_name(queue, waiter->name) && visit(queue)) {
+/* visit_conflicting calls |visit| for each other local queue that conflicts with |queue|, until a
+ * call returns true. Returns whether a call did. */
+static bool visit_conflicting(const queue_driver *queue,
+                              bool (*visit)(const el_local_queue *other)) {
+  for (size_t i = 0; i < queue->n_names; i++) {
+    if (el_lock_names_visit(queue->queues->names, &queue->names[i], visit)) {
       return true;
     }
   }
   return false;
-}
-
-/* Calls |visit| for the other local queues of the same semaphore: there is one for each number of
- * permits that callers use. Returns true, and stops, when |visit| does. */
-static bool visit_permits(const el_local_queues *queues,
-                          const el_waiter *waiter, visitor *visit) {
-  for (size_t i = 0; i < queues->n_listed; i++) {
-    queue_driver *queue = queues->listed[i];
-    if (mode_of(queue) == EL_MODE_PERMIT && queue != waiter->queue &&
-        el_bytes_are_equal((el_bytes){queue->key, queue->name_len},
-                           waiter->name) &&
-        visit(queue)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/* visit_conflicting calls |visit| for each other local queue that conflicts with the mode and the
- * names of |waiter|, until a call returns true. Returns whether a call did. */
-static bool visit_conflicting(const el_local_queues *queues,
-                              const el_waiter *waiter, visitor *visit) {
-  el_bytes names = waiter->name;
-  if (waiter->mode == EL_MODE_PERMIT) {
-    return visit_permits(queues, waiter, visit);
-  }
-  while (names.len > 0) {
-    if (visit_name(queues, waiter, el_list_pop(&names), visit)) return true;
-  }
-  return visit_multis(queues, waiter, visit);
-}
-
-static bool has_waiter(queue_driver *queue) {
-  return el_local_queue_has_waiters(&queue->local);
-}
-
-static bool is_leaving(queue_driver *queue) {
-  return el_local_queue_is_deleting(&queue->local);
 }
 
 /* must_defer tells whether |first| is a try or a share-only wait that must wait until a conflicting
@@ -380,7 +214,7 @@ static bool is_leaving(queue_driver *queue) {
 static bool must_defer(queue_driver *queue, const el_waiter *first) {
   bool is_so = first != NULL &&
                (first->local.try_once || first->local.is_share_only) &&
-               visit_conflicting(queue->queues, first, is_leaving);
+               visit_conflicting(queue, el_local_queue_is_deleting);
   set_deferred(queue, is_so);
   return is_so;
 }
@@ -401,11 +235,11 @@ static const el_waiter *first_waiting(const queue_driver *queue,
 
 /* Tells whether |event| ends a hold with linger, while a waiter in a conflicting local queue of
  * this client waits for the lock. */
-static bool is_wanted_elsewhere(const el_local_queues *queues,
+static bool is_wanted_elsewhere(const queue_driver *queue,
                                 const el_local_event *event) {
   return event->kind == EL_LOCAL_ON_LEAVE &&
          event->acquisition->linger_ms > 0 &&
-         visit_conflicting(queues, waiter_of(event->acquisition), has_waiter);
+         visit_conflicting(queue, el_local_queue_has_waiters);
 }
 
 /* Applies |event| to |queue| and carries out the actions. An action may step a queue again. The
@@ -420,7 +254,7 @@ static void step(queue_driver *queue, const el_local_event *event) {
                     el_session_driver_is_alive(queues->session->driver);
     now.is_proven =
         el_session_driver_is_proven(queues->session->driver, now.now_ms);
-    now.has_conflicting_waiter = is_wanted_elsewhere(queues, event);
+    now.has_conflicting_waiter = is_wanted_elsewhere(queue, event);
     now.has_conflicting_delete = must_defer(queue, first_waiting(queue, event));
   }
   el_local_queue_step(&queue->local, event, &now, actions);
@@ -450,9 +284,10 @@ static void step_entry(client_entry *at, int kind) {
 
 /* Marks the queues with a deferred try as changed, so that the next settle starts the try. */
 static void retry_deferred(el_local_queues *queues) {
-  queue_driver *queue, *next;
+  queue_driver *queue = TAILQ_FIRST(&queues->settled), *next;
   if (queues->n_deferred == 0) return;
-  HASH_ITER(hh, queues->by_key, queue, next) {
+  for (; queue != NULL; queue = next) {
+    next = TAILQ_NEXT(queue, link);
     if (queue->is_deferred) mark_changed(queue);
   }
 }
@@ -521,28 +356,20 @@ static void saw_holder(el_entry_driver *driver, el_bytes label) {
 static client_entry *new_entry(queue_driver *queue, el_bytes name,
                                uint32_t slot) {
   el_queue_key where = {
-      .slot = slot, .mode = mode_of(queue), .permits = queue->local.permits};
+      .slot = slot, .mode = queue->local.mode, .permits = queue->local.permits};
   client_entry *at = el_alloc(sizeof *at);
-  at->driver.events = &queue->queues->entry_events;
   at->queue = queue;
   el_entry_driver_init(&at->driver, queue->queues->session, name, &where);
   el_local_queue_add(&queue->local, &at->local, &at->driver.entry);
   return at;
 }
 
-/* cancel_query cancels |query|: its answer is ignored. If |query| is NULL, the function does
- * nothing. */
-static void cancel_query(contention_query *query) {
-  if (query != NULL) query->at = NULL;
+static void on_linger(el_entry_driver *driver, int kind) {
+  step_entry(EL_CONTAINER_OF(driver, client_entry, driver), kind);
 }
 
 static void stop_linger(client_entry *at) {
-  if (at->linger == NULL) return;
-  el_watch_stop(at->driver.session->watches, &at->linger->watch);
-  cancel_query(at->linger->query);
-  el_timers_stop(timers_of(at->queue), &at->linger->timer);
-  el_timers_stop(timers_of(at->queue), &at->linger->look);
-  free(at->linger);
+  el_linger_stop(at->linger);
   at->linger = NULL;
 }
 
@@ -560,7 +387,7 @@ static void free_entry(client_entry *at) {
 
 /* unused_slot returns a slot that no entry of |queue| has. */
 static uint32_t unused_slot(const queue_driver *queue) {
-  uint32_t slot = first_slot(queue);
+  uint32_t slot = queue->local.slot;
   for (const client_entry *at = first_entry(queue); at != NULL;
        at = next_entry(at)) {
     if (at->driver.slot >= slot) slot = at->driver.slot + 1;
@@ -631,7 +458,8 @@ static unsigned count_known_holders(const queue_driver *queue) {
  * those waiters have no answer from etcd, the lock may be free: find_doubt then returns the error
  * that kept them from an answer. NULL: the lock is known to be taken, or no attempt has failed. */
 static const el_error *find_doubt(const queue_driver *queue) {
-  unsigned most = mode_of(queue) == EL_MODE_PERMIT ? queue->local.permits : 1;
+  unsigned most =
+      queue->local.mode == EL_MODE_PERMIT ? queue->local.permits : 1;
   return count_known_holders(queue) >= most ? NULL
                                             : find_last_error(queue, NULL);
 }
@@ -738,8 +566,6 @@ static void set_value(client_entry *at) {
                          : (el_bytes){0};
 }
 
-static void end_waiter(el_waiter *waiter) { waiter->events->done(waiter); }
-
 static void add_entry(queue_driver *queue) {
   el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
   if (first == NULL) return;
@@ -806,7 +632,7 @@ static void fail(el_waiter *waiter, const el_local_action *action) {
   el_timers_stop(timers_of(waiter->queue), &waiter->timer);
   if (action->entry != NULL) set_value(entry_of(action->entry));
   waiter->events->failed(waiter, &err);
-  end_waiter(waiter);
+  waiter->events->done(waiter);
 }
 
 /* Tells |waiter| that its hold is lost. The counter |held| is lowered first, so that a caller that
@@ -818,7 +644,7 @@ static void lose(el_waiter *waiter, el_loss loss) {
   el_lock_message_lost(waiter, loss, &err);
   waiter->events->lost(waiter, loss);
   waiter->events->released(waiter, &err);
-  end_waiter(waiter);
+  waiter->events->done(waiter);
 }
 
 static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
@@ -847,120 +673,7 @@ static void end_release(el_waiter *waiter, const el_local_action *action) {
     err = *entry_of(action->entry)->driver.last_error;
   }
   waiter->events->released(waiter, &err);
-  end_waiter(waiter);
-}
-
-/* ---- contention: keys that wait behind the key of an entry ---- */
-
-static void end_query(const contention_query *query, el_contention behind,
-                      bool detached) {
-  client_entry *at = query->at;
-  at->linger->query = NULL;
-  if (behind == EL_CONTENTION_WAITERS ||
-      (behind == EL_CONTENTION_UNKNOWN && !query->is_repeated)) {
-    step_entry(at, EL_LOCAL_ON_CONTENDER);
-  }
-  if (behind == EL_CONTENTION_KEY_LOST) {
-    el_entry_driver_key_gone(&at->driver, query->rev, detached);
-  } else {
-    stepped(&at->driver);
-  }
-}
-
-static void on_query_answer(el_request *request, el_txn_answer *answer) {
-  contention_query *query = EL_CONTAINER_OF(request, contention_query, request);
-  el_contention behind =
-      EL_CONTENTION_UNKNOWN; /* if the client stops, no answer comes */
-  bool detached = false;
-  if (answer != NULL) {
-    behind = el_lock_txn_read_contention(&query->keys, query->rev, answer,
-                                         &detached);
-    el_txn_answer_free(answer);
-  }
-  if (query->at != NULL) {
-    end_query(query, behind, detached);
-  }
-  el_keys_destroy(&query->keys);
-  free(query);
-}
-
-static void query_contention(client_entry *at, bool is_repeated) {
-  contention_query *query = el_alloc(sizeof *query);
-  EL_UNINITIALIZED el_lock_txn built;
-  query->request.done = on_query_answer;
-  query->request.counted_as = offsetof(el_stats, looks);
-  query->at = at;
-  query->is_repeated = is_repeated;
-  query->rev = at->driver.entry.rev;
-  el_keys_copy(&query->keys, &at->driver.keys);
-  el_lock_txn_build_contention(&built, &query->keys);
-  el_request_queue_send(at->driver.session->requests, &query->request,
-                        &built.txn);
-  at->linger->query = query;
-}
-
-/* Takes the events of the watch on the queue of a key that may linger. The watch reports keys that
- * are put after its creation. A query finds the keys that were put before. */
-static void on_watch_event(el_watch *watch, const el_watch_event *event) {
-  linger *own = EL_CONTAINER_OF(watch, linger, watch);
-  client_entry *at = own->at;
-  const el_entry_driver *driver = &at->driver;
-  switch (event->kind) {
-    case EL_WATCH_CREATED:
-      EL_COUNT(driver->session->counters, watches, 1);
-      cancel_query(own->query);
-      query_contention(at, false);
-      return;
-    case EL_WATCH_PUT:
-      if (!el_bytes_are_equal(event->key, el_keys_own(&driver->keys)) &&
-          el_conflict_is_waiter(&driver->keys, event->key, event->lease)) {
-        step_entry(at, EL_LOCAL_ON_CONTENDER);
-      }
-      return;
-    case EL_WATCH_REFUSED:
-      step_entry(at, EL_LOCAL_ON_CONTENDER);
-      return;
-    case EL_WATCH_DELETED:
-      return;
-  }
-}
-
-/* A re-take of a lingering key sends no request, and a watch may be silent: a proxy may hold its
- * events back. So another client that waits is looked for every third of the TTL, too. */
-static void look_later(client_entry *at) {
-  int64_t ttl_ms =
-      el_session_driver_session(at->driver.session->driver)->ttl_ms;
-  el_timers_set(timers_of(at->queue), &at->linger->look,
-                el_now_ms() + ttl_ms / 3);
-}
-
-static void on_look(el_timer *timer) {
-  linger *own = EL_CONTAINER_OF(timer, linger, look);
-  if (own->query == NULL) query_contention(own->at, true);
-  look_later(own->at);
-}
-
-static void on_linger_timer(el_timer *timer) {
-  step_entry(EL_CONTAINER_OF(timer, linger, timer)->at, EL_LOCAL_ON_TIMER);
-}
-
-static void start_linger(client_entry *at) {
-  at->linger = el_alloc(sizeof *at->linger);
-  at->linger->at = at;
-  at->linger->timer.on_due = on_linger_timer;
-  at->linger->look.on_due = on_look;
-  at->linger->watch.on_event = on_watch_event;
-  el_watch_start_prefix(at->driver.session->watches, &at->linger->watch,
-                        el_keys_queue_prefix(&at->driver.keys));
-  look_later(at);
-}
-
-static void set_timer(client_entry *at, int64_t at_ms) {
-  if (at_ms != 0) {
-    el_timers_set(timers_of(at->queue), &at->linger->timer, at_ms);
-  } else {
-    el_timers_stop(timers_of(at->queue), &at->linger->timer);
-  }
+  waiter->events->done(waiter);
 }
 
 static void start(client_entry *at, const el_local_action *action) {
@@ -972,7 +685,7 @@ static void carry_out(const el_local_action *action) {
   client_entry *at = entry_of(action->entry);
   switch (action->kind) {
     case EL_LOCAL_ADD_ENTRY:
-      add_entry(EL_CONTAINER_OF(action->queue, queue_driver, local));
+      add_entry(queue_of(action->queue));
       return;
     case EL_LOCAL_START_ENTRY:
       start(at, action);
@@ -993,36 +706,38 @@ static void carry_out(const el_local_action *action) {
       end_release(waiter_of(action->acquisition), action);
       return;
     case EL_LOCAL_START_WATCH:
-      start_linger(at);
+      at->linger = el_linger_start(&at->driver, on_linger);
       return;
     case EL_LOCAL_STOP_WATCH:
       stop_linger(at);
       return;
     case EL_LOCAL_SET_TIMER:
-      set_timer(at, action->at_ms);
+      el_linger_set_end(at->linger, action->at_ms);
       return;
   }
 }
 
 /* ---- waiters ---- */
 
-/* add_multi returns a new queue for a multi-lock, with a slot of its own. */
-static queue_driver *add_multi(el_local_queues *queues) {
-  el_queue_key where = {.slot = take_slot(&queues->slots),
-                        .mode = EL_MODE_MULTI};
-  return find_or_add(queues, (el_bytes){0}, &where);
-}
-
+/* queue_for returns the local queue that |waiter| joins. Each multi-lock has a queue and a slot of
+ * its own. */
 static queue_driver *queue_for(el_local_queues *queues,
                                const el_waiter *waiter) {
   el_queue_key where = {.mode = waiter->mode, .permits = waiter->permits};
-  return waiter->mode == EL_MODE_MULTI
-             ? add_multi(queues)
-             : find_or_add(queues, waiter->name, &where);
+  bool is_multi = waiter->mode == EL_MODE_MULTI;
+  queue_driver *queue = NULL;
+  if (is_multi) {
+    where.slot = take_slot(&queues->slots);
+  } else {
+    queue = find_queue(queues, waiter->name, &where);
+  }
+  if (queue == NULL) queue = add_queue(queues, waiter->name, &where);
+  queue->has_slot = is_multi;
+  return queue;
 }
 
-static bool contend(queue_driver *queue) {
-  step_kind(queue, EL_LOCAL_ON_CONTENDER);
+static bool contend(const el_local_queue *other) {
+  step_kind(queue_of(other), EL_LOCAL_ON_CONTENDER);
   return false;
 }
 
@@ -1035,13 +750,13 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
           : el_request_queue_wrong_cluster(queues->session->requests);
   if (refused != NULL) {
     waiter->events->failed(waiter, refused);
-    end_waiter(waiter);
+    waiter->events->done(waiter);
     return;
   }
   EL_COUNT(queues->session->counters, waiting, 1);
   waiter->timer.on_due = on_timer;
   waiter->queue = queue_for(queues, waiter);
-  visit_conflicting(queues, waiter, contend);
+  visit_conflicting(waiter->queue, contend);
   mark_changed(waiter->queue);
   tell_holder(waiter, waiter->queue);
   /* this comes before the step, because the step may end the wait */
@@ -1144,7 +859,8 @@ static void settle(queue_driver *queue) {
 void el_local_queues_settle(el_local_queues *queues) {
   queue_driver *queue;
   while ((queue = TAILQ_FIRST(&queues->changed)) != NULL) {
-    TAILQ_REMOVE(&queues->changed, queue, changed_link);
+    TAILQ_REMOVE(&queues->changed, queue, link);
+    TAILQ_INSERT_TAIL(&queues->settled, queue, link);
     queue->is_changed = false;
     settle(queue);
   }
@@ -1157,16 +873,15 @@ bool el_local_queues_are_settled(const el_local_queues *queues) {
 /* ---- events of the session ---- */
 
 void el_local_queues_start(el_local_queues *queues) {
-  queue_driver *queue, *next;
-  HASH_ITER(hh, queues->by_key, queue, next) { mark_changed(queue); }
+  queue_driver *queue;
+  while ((queue = TAILQ_FIRST(&queues->settled)) != NULL)
+    mark_changed(queue);
 }
 
 static void step_all(el_local_queues *queues, const el_local_event *event) {
-  queue_driver *queue, *next;
-  HASH_ITER(hh, queues->by_key, queue, next) {
-    mark_changed(queue);
-    step(queue, event);
-  }
+  queue_driver *queue;
+  el_local_queues_start(queues);
+  TAILQ_FOREACH(queue, &queues->changed, link) step(queue, event);
 }
 
 void el_local_queues_fail_for_lease(el_local_queues *queues) {
@@ -1181,33 +896,26 @@ void el_local_queues_fail_waiting(el_local_queues *queues,
 }
 
 void el_local_queues_expire(el_local_queues *queues) {
-  queue_driver *queue, *next;
+  queue_driver *queue;
   client_entry *at;
-  HASH_ITER(hh, queues->by_key, queue, next) {
+  el_local_queues_start(queues);
+  TAILQ_FOREACH(queue, &queues->changed, link) {
     for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
       el_entry_driver_signal(&at->driver, EL_ENTRY_ON_EXPIRED);
     }
   }
 }
 
-/* find_multi returns the queue of the multi-lock to which the key |where| belongs. NULL: there is
- * none, or |where| is no key of a multi-lock. */
-static const queue_driver *find_multi(const el_local_queues *queues,
-                                      const el_queue_key *where) {
-  return where->mode == EL_MODE_MULTI ? find_queue(queues, (el_bytes){0}, where)
-                                      : NULL;
-}
-
 /* cannot_have_key tells whether the key |where| of a multi-lock cannot exist, although the audit
- * lists it. |multi| is the queue of the multi-lock; NULL: there is none. The key cannot exist if
- * its slot is free, or if the multi-lock has sent no enqueue yet and no earlier request is in
- * doubt. The audit may list such a key because a member that is behind also lists deleted keys. */
+ * lists it. |queue| is the queue of the key; NULL: there is none. The key cannot exist if its slot
+ * is free, or if the multi-lock has sent no enqueue yet. The audit may list such a key because a
+ * member that is behind also lists deleted keys. */
 static bool cannot_have_key(const el_local_queues *queues,
-                            const queue_driver *multi,
+                            const queue_driver *queue,
                             const el_queue_key *where) {
   if (where->mode != EL_MODE_MULTI) return false;
-  if (multi == NULL) return is_free_slot(&queues->slots, where->slot);
-  return first_entry(multi) == NULL && !multi->has_unknown_outcome;
+  return queue == NULL ? is_free_slot(&queues->slots, where->slot)
+                       : first_entry(queue) == NULL;
 }
 
 /* own_name returns the name of the lock to which |key|, attached to |lease|, belongs, and fills
@@ -1223,27 +931,21 @@ static el_bytes own_name(el_bytes key, int64_t lease, el_queue_key *where) {
   return name;
 }
 
-static client_entry *find_or_add_entry(el_local_queues *queues, el_bytes name,
-                                       const el_queue_key *where) {
-  queue_driver *queue = find_or_add(queues, name, where);
-  client_entry *at = first_entry(queue);
-  while (at != NULL && at->driver.slot != where->slot) {
-    at = next_entry(at);
-  }
-  return at != NULL ? at : new_entry(queue, name, where->slot);
-}
-
 void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
                                    el_bytes key) {
   el_queue_key where = {0};
   el_bytes name = own_name(key, lease, &where);
-  const queue_driver *multi;
+  queue_driver *queue;
   client_entry *at;
   if (name.len == 0) return;
-  multi = find_multi(queues, &where);
-  if (cannot_have_key(queues, multi, &where)) return;
-  at = multi != NULL ? first_entry(multi) : NULL;
-  if (at == NULL) at = find_or_add_entry(queues, name, &where);
+  queue = find_queue(queues, name, &where);
+  if (cannot_have_key(queues, queue, &where)) return;
+  if (queue == NULL) queue = add_queue(queues, name, &where);
+  at = first_entry(queue);
+  while (at != NULL && at->driver.slot != where.slot) {
+    at = next_entry(at);
+  }
+  if (at == NULL) at = new_entry(queue, name, where.slot);
   el_entry_driver_signal(&at->driver, EL_ENTRY_ON_KEY_FOUND);
 }
 
@@ -1263,7 +965,6 @@ static void end_entry_session(client_entry *at, el_session_end end) {
 
 static void end_queue_session(queue_driver *queue, el_session_end end) {
   client_entry *at;
-  mark_changed(queue);
   /* From the last entry to the first: each entry may put its waiters back at the head of the queue,
    * and the waiters of the first entry must come first. */
   while ((at = entry_of(TAILQ_LAST(&queue->local.entries,
@@ -1273,8 +974,9 @@ static void end_queue_session(queue_driver *queue, el_session_end end) {
 }
 
 void el_local_queues_end_session(el_local_queues *queues, el_session_end end) {
-  queue_driver *queue, *next;
-  HASH_ITER(hh, queues->by_key, queue, next) { end_queue_session(queue, end); }
+  queue_driver *queue;
+  el_local_queues_start(queues);
+  TAILQ_FOREACH(queue, &queues->changed, link) end_queue_session(queue, end);
 }
 
 /* If a waiter waits for the release of |at|, reports that the release has ended: etcd will not
@@ -1309,21 +1011,24 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 
 el_local_queues *el_local_queues_new(el_client_session *session,
                                      const el_handoff_limits *limits) {
+  static const el_entry_events entry_events = {reported, stepped, saw_holder};
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->session = session;
   queues->limits = *limits;
-  queues->entry_events = (el_entry_events){reported, stepped, saw_holder};
+  session->entry_events = &entry_events;
+  TAILQ_INIT(&queues->settled);
   TAILQ_INIT(&queues->changed);
   queues->orphans = el_alloc(sizeof *queues->orphans);
   queues->orphans->queues = queues;
-  el_local_queue_init(&queues->orphans->local, EL_MODE_LOCK, 0);
+  el_local_queue_init(&queues->orphans->local, &(el_queue_key){0});
   return queues;
 }
 
 void el_local_queues_free(el_local_queues *queues) {
-  queue_driver *queue, *next;
+  queue_driver *queue;
   client_entry *at;
-  HASH_ITER(hh, queues->by_key, queue, next) {
+  el_local_queues_start(queues);
+  while ((queue = TAILQ_FIRST(&queues->changed)) != NULL) {
     for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
       end_release_unconfirmed(at);
     }
@@ -1333,14 +1038,13 @@ void el_local_queues_free(el_local_queues *queues) {
     end_release_unconfirmed(at);
     free_entry(at);
   }
-  free(queues->slots.free);
+  free(queues->slots.are_taken);
   free(queues->orphans);
-  free(queues->listed);
   free(queues->actions.list);
   free(queues);
 }
 
 size_t el_local_queue_size(void) {
-  return sizeof(queue_driver) + sizeof(client_entry) +
+  return sizeof(queue_driver) + sizeof(el_queue_name) + sizeof(client_entry) +
          el_entry_driver_watch_size();
 }

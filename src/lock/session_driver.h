@@ -73,6 +73,7 @@ struct el_client_session {
   el_auth *auth;
   el_request_queue *requests;
   el_session_driver *driver;
+  const struct el_entry_events *entry_events; /* of the local queues */
   /* number of local queues, plus entries that outlive the lease */
   int users;
   /* A waiter needs the lease. settle (lock/client.c) tells |driver| and sets this to false. */

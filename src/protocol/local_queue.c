@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "protocol/write_order.h"
 
-void el_local_queue_init(el_local_queue *queue, el_mode mode,
-                         uint16_t permits) {
-  *queue = (el_local_queue){.mode = (uint8_t)mode, .permits = permits};
+void el_local_queue_init(el_local_queue *queue, const el_queue_key *where) {
+  *queue = (el_local_queue){
+      .slot = where->slot, .permits = where->permits, .mode = where->mode};
   TAILQ_INIT(&queue->waiting);
   TAILQ_INIT(&queue->entries);
 }

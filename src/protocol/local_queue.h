@@ -83,9 +83,9 @@ struct el_local_entry {
   /* the acquisition that waits for the end of its release; NULL: none */
   el_acquisition *releasing;
   int64_t granted_ms; /* when the handoff budget began */
-  int32_t holds;      /* holds since then */
   /* while the key lingers: argument of el_write_order_init for the next hold */
   int64_t mod_rev;
+  int32_t holds;         /* holds since |granted_ms| */
   bool is_lingering : 1; /* the entry keeps its key without an acquisition */
   /* the queue is watched for contenders: from START_WATCH to STOP_WATCH */
   bool is_watched : 1;
@@ -100,6 +100,7 @@ struct el_local_entry {
 struct el_local_queue {
   struct el_acquisition_list waiting; /* the first is next */
   struct el_local_entry_list entries; /* in the order of their last starts */
+  uint32_t slot;                      /* EL_MODE_MULTI: as in el_queue_key */
   uint16_t permits;                   /* EL_MODE_PERMIT: number of permits */
   uint8_t mode;                       /* el_mode */
 };
@@ -223,8 +224,9 @@ typedef struct el_local_actions {
   size_t n, room;
 } el_local_actions;
 
-/* el_local_queue_init sets |queue| to an empty queue. @thread any */
-void el_local_queue_init(el_local_queue *queue, el_mode mode, uint16_t permits);
+/* el_local_queue_init sets |queue| to an empty queue, whose keys have the mode, the slot and the
+ * number of permits of |where|. @thread any */
+void el_local_queue_init(el_local_queue *queue, const el_queue_key *where);
 
 /* el_local_queue_add adds |entry| at the end. |entry| is all zero before; |machine| is its state
  * machine. @thread any */
