@@ -191,6 +191,16 @@ size_t el_channel_count(const el_channel *ch) {
   return 1;
 }
 
+int64_t el_channel_attempt_ms(const el_channel *ch) {
+  (void)ch;
+  return EL_ATTEMPT_MS;
+}
+
+int64_t el_channel_connecting_ms(const el_channel *ch) {
+  (void)ch;
+  return 0;
+}
+
 bool el_channel_is_healthy(const el_channel *ch) {
   (void)ch;
   return true;

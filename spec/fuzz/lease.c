@@ -51,11 +51,11 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
   el_bytes answer = fuzz_part(in);
   is_awaited = true;
   if (question == GRANT) {
-    el_lease_grant(auth, ID, TTL_MS, 1000, on_granted, NULL);
+    el_lease_grant(auth, ID, TTL_MS, on_granted, NULL);
   } else if (question == LIST) {
-    el_lease_time_to_live(auth, ID, 1000, on_listed, NULL);
+    el_lease_time_to_live(auth, ID, on_listed, NULL);
   } else {
-    el_lease_revoke(auth, ID, 1000, on_revoked, NULL);
+    el_lease_revoke(auth, ID, on_revoked, NULL);
   }
   fuzz_answer(answer);
   FUZZ_CHECK(!is_awaited);

@@ -91,8 +91,15 @@ static void on_grant_answer(void *arg, const el_call_answer *rpc_answer) {
   finish(call, &answer);
 }
 
+/* A lease call, normally a grant, may be the first on a connection, so it waits until this is
+ * established. */
+static int64_t timeout_ms(const el_auth *auth) {
+  const el_channel *ch = el_auth_channel(auth);
+  return el_channel_attempt_ms(ch) + el_channel_connecting_ms(ch);
+}
+
 void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
-                    int64_t timeout_ms, el_lease_done done, void *arg) {
+                    el_lease_done done, void *arg) {
   Etcd__LeaseGrantRequest request = ETCD__LEASE_GRANT_REQUEST__INIT;
   uint8_t bytes[32];
   request.id = id;
@@ -102,7 +109,7 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
                    .method = "/etcdserverpb.Lease/LeaseGrant",
                    .bytes = bytes,
                    .len = etcd__lease_grant_request__pack(&request, bytes),
-                   .timeout_ms = timeout_ms},
+                   .timeout_ms = timeout_ms(auth)},
                on_grant_answer, new_call(id, request.ttl, done, arg));
 }
 
@@ -113,8 +120,7 @@ static void on_revoke_answer(void *arg, const el_call_answer *rpc_answer) {
   finish(call, &answer);
 }
 
-void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
-                     el_lease_done done, void *arg) {
+void el_lease_revoke(el_auth *auth, int64_t id, el_lease_done done, void *arg) {
   Etcd__LeaseRevokeRequest request = ETCD__LEASE_REVOKE_REQUEST__INIT;
   uint8_t bytes[16];
   request.id = id;
@@ -123,7 +129,7 @@ void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                    .method = "/etcdserverpb.Lease/LeaseRevoke",
                    .bytes = bytes,
                    .len = etcd__lease_revoke_request__pack(&request, bytes),
-                   .timeout_ms = timeout_ms},
+                   .timeout_ms = timeout_ms(auth)},
                on_revoke_answer, new_call(id, 0, done, arg));
 }
 
@@ -174,8 +180,8 @@ static void on_ttl_answer(void *arg, const el_call_answer *rpc_answer) {
   free(call);
 }
 
-void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
-                           el_lease_keys_done done, void *arg) {
+void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
+                           void *arg) {
   Etcd__LeaseTimeToLiveRequest request = ETCD__LEASE_TIME_TO_LIVE_REQUEST__INIT;
   uint8_t bytes[16];
   ttl_call *call = el_alloc(sizeof *call);
@@ -188,7 +194,7 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
           .method = "/etcdserverpb.Lease/LeaseTimeToLive",
           .bytes = bytes,
           .len = etcd__lease_time_to_live_request__pack(&request, bytes),
-          .timeout_ms = timeout_ms},
+          .timeout_ms = timeout_ms(auth)},
       on_ttl_answer, call);
 }
 

@@ -29,12 +29,11 @@ int64_t el_lease_new_id(void);
 /* el_lease_grant creates lease |id| (positive) of |ttl_ms|, rounded up to seconds. An answer with a
  * shorter TTL is an error. @thread io */
 void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
-                    int64_t timeout_ms, el_lease_done done, void *arg);
+                    el_lease_done done, void *arg);
 
 /* el_lease_revoke revokes lease |id|, which deletes its keys. If etcd does not know the lease, the
  * answer is an error with |is_lease_gone|. @thread io */
-void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
-                     el_lease_done done, void *arg);
+void el_lease_revoke(el_auth *auth, int64_t id, el_lease_done done, void *arg);
 
 /* el_lease_keys is the answer to el_lease_time_to_live: a lease, and the |n| keys that are attached
  * to it. It is valid during the callback only. */
@@ -48,8 +47,8 @@ typedef struct el_lease_keys {
 typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 
 /* el_lease_time_to_live reads the remaining TTL and the keys of lease |id|. @thread io */
-void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
-                           el_lease_keys_done done, void *arg);
+void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
+                           void *arg);
 
 /* el_keepalive is a keepalive stream. If the stream breaks, the next renewal opens it again. */
 typedef struct el_keepalive el_keepalive;

@@ -28,7 +28,6 @@ struct el_client {
 
   /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
-  el_watch_cache *watch_cache;
   el_client_session session;
   el_alarms *alarms;
   /* is told when the channel fails over to another member */
@@ -155,9 +154,9 @@ static void settle(void *arg) {
 
 /* ---- open and close ---- */
 
-static void on_key_found(void *arg, int64_t lease, el_bytes key) {
-  el_client *cl = arg;
-  el_local_queues_add_found_key(cl->shared->queues, lease, key);
+static void on_key_found(el_client_session *session, int64_t lease,
+                         el_bytes key) {
+  el_local_queues_add_found_key(session->shared->queues, lease, key);
 }
 
 static void on_failover(el_failover_listener *listener, const el_error *why) {
@@ -179,7 +178,6 @@ static void run_open(el_command *command) {
   el_shared *shared = cl->shared;
   el_options *options = cl->options;
   el_timers *timers = el_loop_timers(cl->loop);
-  el_session_env env;
   cl->channel =
       el_channel_new(cl->loop, options->endpoints, options->n, options->tls);
   cl->member = el_channel_member(cl->channel);
@@ -191,26 +189,15 @@ static void run_open(el_command *command) {
   options->user = options->password = NULL; /* el_auth owns them */
   shared->fail_fast = options->plain.fail_fast;
   shared->timers = timers;
-  shared->requests = el_request_queue_new(shared->auth, timers,
-                                          &shared->counters, &shared->events);
-  env = (el_session_env){.auth = shared->auth,
-                         .requests = shared->requests,
-                         .timers = timers,
-                         .shared = shared,
-                         .ttl_ms = options->plain.ttl_ms,
-                         .lock_delay_ms = options->plain.lock_delay_ms,
-                         .found_key = on_key_found,
-                         .arg = cl};
+  shared->requests = el_request_queue_new(shared);
   shared->watches = el_watches_new(shared->auth, timers);
-  cl->watch_cache = el_watch_cache_new(shared->watches, timers);
-  cl->session = (el_client_session){.auth = shared->auth,
-                                    .requests = shared->requests,
-                                    .driver = el_session_driver_new(&env),
-                                    .watches = shared->watches,
-                                    .watch_cache = cl->watch_cache,
-                                    .timers = timers,
-                                    .counters = &shared->counters};
-  TAILQ_INIT(&cl->session.proving);
+  cl->session = (el_client_session){
+      .shared = shared,
+      .watch_cache = el_watch_cache_new(shared->watches, timers),
+      .ttl_ms = options->plain.ttl_ms,
+      .lock_delay_ms = options->plain.lock_delay_ms,
+      .found_key = on_key_found};
+  el_session_driver_init(&cl->session);
   shared->queues = el_local_queues_new(&cl->session, &options->plain.handoff);
   cl->alarms = el_alarms_new(timers);
   el_options_free(options);
@@ -257,7 +244,7 @@ static void on_stopped(void *arg) {
   el_alarms_free(cl->alarms);
   el_session_driver_free(cl->session.driver);
   el_watcher_free_all(cl->shared);
-  el_watch_cache_free(cl->watch_cache);
+  el_watch_cache_free(cl->session.watch_cache);
   el_watches_free(cl->shared->watches);
   el_request_queue_free(cl->shared->requests);
   el_channel_free(cl->channel);

@@ -104,7 +104,8 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
   driver->sent = out;
   el_lock_txn_build(&built, &driver->keys, action, driver->entry.rev,
                     driver->value);
-  el_request_queue_send(driver->session->requests, &out->request, &built.txn);
+  el_request_queue_send(driver->session->shared->requests, &out->request,
+                        &built.txn);
 }
 
 /* ---- watches ---- */
@@ -151,7 +152,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
     note_result(driver, &from->err);
     watched->seen_rev = 1;
   } else if (from->kind == EL_WATCH_CREATED) {
-    EL_COUNT(driver->session->counters, watches, 1);
+    EL_COUNT(&driver->session->shared->counters, watches, 1);
     /* the watch was created again, on a member that is behind */
     is_behind = from->rev < watched->seen_rev;
     watched->seen_rev = from->rev;
@@ -179,7 +180,7 @@ static void stop_watch(el_entry_driver *driver) {
   while ((watched = driver->watched) != NULL) {
     driver->watched = watched->next;
     if (is_own_key(driver, watched->watch.key)) {
-      el_watch_stop(driver->session->watches, &watched->watch);
+      el_watch_stop(driver->session->shared->watches, &watched->watch);
     } else {
       el_watch_cache_put(driver->session->watch_cache, &watched->watch,
                          watched->seen_rev);
@@ -201,12 +202,13 @@ static el_key_watch *add_watch(el_entry_driver *driver, el_bytes *key) {
 
 static void watch_own(el_entry_driver *driver, el_bytes key) {
   el_key_watch *watched = add_watch(driver, &key);
-  el_watch_start(driver->session->watches, &watched->watch, key);
+  el_watch_start(driver->session->shared->watches, &watched->watch, key);
 }
 
 static void watch_mode(el_entry_driver *driver, el_bytes stem) {
   el_key_watch *watched = add_watch(driver, &stem);
-  el_watch_start_prefix(driver->session->watches, &watched->watch, stem);
+  el_watch_start_prefix(driver->session->shared->watches, &watched->watch,
+                        stem);
 }
 
 /* watch_key watches |key|, a key of another client. The entry knows the state of |key| at the
@@ -218,7 +220,7 @@ static void watch_key(el_entry_driver *driver, el_bytes key) {
       el_watch_cache_take(driver->session->watch_cache, &watched->watch, key,
                           driver->entry.watch_rev);
   if (watched->seen_rev == 0) {
-    el_watch_start(driver->session->watches, &watched->watch, key);
+    el_watch_start(driver->session->shared->watches, &watched->watch, key);
   }
 }
 
@@ -310,9 +312,10 @@ static void note_state(el_entry_driver *driver) {
     el_session_driver_remove_key(driver->session->driver, &driver->checked_key);
   }
   if (entry->wake_at != 0) {
-    el_timers_set(driver->session->timers, &driver->timer, entry->wake_at);
+    el_timers_set(driver->session->shared->timers, &driver->timer,
+                  entry->wake_at);
   } else {
-    el_timers_stop(driver->session->timers, &driver->timer);
+    el_timers_stop(driver->session->shared->timers, &driver->timer);
   }
 }
 
@@ -347,7 +350,8 @@ static bool withdraw(el_entry_driver *driver) {
       state == EL_ENTRY_ENDED || (state == EL_ENTRY_RELEASING && sent != NULL &&
                                   sent->action.request != EL_REQUEST_DELETE);
   if (!is_obsolete || sent == NULL ||
-      !el_request_queue_withdraw(driver->session->requests, &sent->request)) {
+      !el_request_queue_withdraw(driver->session->shared->requests,
+                                 &sent->request)) {
     return false;
   }
   driver->sent = NULL;
@@ -383,7 +387,7 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
       false;
   /* it is a background read; a caller needs the entry now */
   if (driver->sent != NULL) {
-    el_request_queue_expedite(driver->session->requests,
+    el_request_queue_expedite(driver->session->shared->requests,
                               &driver->sent->request);
   }
   el_entry_driver_signal(driver,
@@ -393,7 +397,7 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
 void el_entry_driver_expedite(el_entry_driver *driver) {
   driver->is_expedited = true;
   if (driver->sent != NULL) {
-    el_request_queue_expedite(driver->session->requests,
+    el_request_queue_expedite(driver->session->shared->requests,
                               &driver->sent->request);
   }
 }
@@ -461,7 +465,7 @@ void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
 }
 
 void el_entry_driver_destroy(el_entry_driver *driver) {
-  el_timers_stop(driver->session->timers, &driver->timer);
+  el_timers_stop(driver->session->shared->timers, &driver->timer);
   stop_watch(driver);
   note_proving(driver, false);
   el_session_driver_remove_key(driver->session->driver, &driver->checked_key);

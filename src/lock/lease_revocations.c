@@ -38,7 +38,7 @@ static void on_answer(void *arg, const el_lease_answer *answer) {
     send_first(revocations);
   } else if (!revocations->is_stopping) {
     el_timers_set(
-        revocations->timers, &revocations->timer,
+        revocations->shared->timers, &revocations->timer,
         el_retry_next(&failed, el_now_ms(), &revocations->failures,
                       (uint64_t)STAILQ_FIRST(&revocations->list)->id));
   }
@@ -53,17 +53,17 @@ static void send_first(el_lease_revocations *revocations) {
   }
   if (first == NULL) return;
   revocations->is_in_flight = true;
-  EL_COUNT(revocations->counters, revokes, 1);
-  el_lease_revoke(revocations->auth, first->id,
-                  el_channel_attempt_ms(el_auth_channel(revocations->auth)),
-                  on_answer, revocations);
+  EL_COUNT(&revocations->shared->counters, revokes, 1);
+  el_lease_revoke(revocations->shared->auth, first->id, on_answer, revocations);
 }
 
 static void on_timer(el_timer *timer) {
   send_first(EL_CONTAINER_OF(timer, el_lease_revocations, timer));
 }
 
-void el_lease_revocations_init(el_lease_revocations *revocations) {
+void el_lease_revocations_init(el_lease_revocations *revocations,
+                               el_shared *shared) {
+  revocations->shared = shared;
   STAILQ_INIT(&revocations->list);
   revocations->timer.on_due = on_timer;
 }
@@ -81,7 +81,7 @@ void el_lease_revocations_add(el_lease_revocations *revocations, int64_t id,
 
 void el_lease_revocations_stop(el_lease_revocations *revocations) {
   revocations->is_stopping = true;
-  el_timers_stop(revocations->timers, &revocations->timer);
+  el_timers_stop(revocations->shared->timers, &revocations->timer);
 }
 
 void el_lease_revocations_destroy(el_lease_revocations *revocations) {

@@ -11,15 +11,12 @@
 #include <sys/queue.h>
 
 #include "base/timer.h"
-#include "etcd/auth.h"
 #include "lock/shared.h"
 
 /* el_lease_revocations is the lease revocation queue of one session; embedded in the session
  * driver. */
 typedef struct el_lease_revocations {
-  el_auth *auth;
-  el_timers *timers;
-  el_counters *counters;
+  el_shared *shared;
   STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */
   /* due at the next attempt after a failure */
   el_timer timer;
@@ -28,9 +25,9 @@ typedef struct el_lease_revocations {
   bool is_stopping;  /* no further revoke is sent */
 } el_lease_revocations;
 
-/* el_lease_revocations_init sets up an empty queue. |auth|, |timers| and |counters| must be set
- * before. @thread io */
-void el_lease_revocations_init(el_lease_revocations *revocations);
+/* el_lease_revocations_init sets up an empty queue. |shared| must outlive it. @thread io */
+void el_lease_revocations_init(el_lease_revocations *revocations,
+                               el_shared *shared);
 
 /* el_lease_revocations_add adds lease |id| to the queue. The lease ends by itself at most |ttl_ms|
  * from now. @thread io */

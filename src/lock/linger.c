@@ -69,7 +69,8 @@ static void query_contention(el_linger *linger, bool is_repeated) {
   el_keys_copy(&query->keys, &driver->keys);
   el_lock_txn_build_contention(&built, &query->keys);
   linger->query = query;
-  el_request_queue_send(driver->session->requests, &query->request, &built.txn);
+  el_request_queue_send(driver->session->shared->requests, &query->request,
+                        &built.txn);
 }
 
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
@@ -77,7 +78,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   const el_entry_driver *driver = linger->driver;
   switch (event->kind) {
     case EL_WATCH_CREATED:
-      EL_COUNT(driver->session->counters, watches, 1);
+      EL_COUNT(&driver->session->shared->counters, watches, 1);
       cancel_query(linger);
       query_contention(linger, false);
       return;
@@ -100,7 +101,8 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
 static void look_later(el_linger *linger) {
   const el_client_session *session = linger->driver->session;
   int64_t ttl_ms = el_session_driver_session(session->driver)->ttl_ms;
-  el_timers_set(session->timers, &linger->look, el_now_ms() + ttl_ms / 3);
+  el_timers_set(session->shared->timers, &linger->look,
+                el_now_ms() + ttl_ms / 3);
 }
 
 static void on_look(el_timer *timer) {
@@ -122,7 +124,7 @@ el_linger *el_linger_start(el_entry_driver *driver,
   linger->end.on_due = on_end;
   linger->look.on_due = on_look;
   linger->watch.on_event = on_watch_event;
-  el_watch_start_prefix(driver->session->watches, &linger->watch,
+  el_watch_start_prefix(driver->session->shared->watches, &linger->watch,
                         el_keys_queue_prefix(&driver->keys));
   look_later(linger);
   return linger;
@@ -132,15 +134,15 @@ void el_linger_stop(el_linger *linger) {
   const el_client_session *session;
   if (linger == NULL) return;
   session = linger->driver->session;
-  el_watch_stop(session->watches, &linger->watch);
+  el_watch_stop(session->shared->watches, &linger->watch);
   cancel_query(linger);
-  el_timers_stop(session->timers, &linger->end);
-  el_timers_stop(session->timers, &linger->look);
+  el_timers_stop(session->shared->timers, &linger->end);
+  el_timers_stop(session->shared->timers, &linger->look);
   free(linger);
 }
 
 void el_linger_set_end(el_linger *linger, int64_t at_ms) {
-  el_timers *timers = linger->driver->session->timers;
+  el_timers *timers = linger->driver->session->shared->timers;
   if (at_ms != 0) {
     el_timers_set(timers, &linger->end, at_ms);
   } else {

@@ -96,11 +96,11 @@ static client_entry *next_entry(const client_entry *at) {
 }
 
 static el_timers *timers_of(const queue_driver *queue) {
-  return queue->queues->session->timers;
+  return queue->queues->session->shared->timers;
 }
 
 static el_counters *counters_of(const queue_driver *queue) {
-  return queue->queues->session->counters;
+  return &queue->queues->session->shared->counters;
 }
 
 static bool is_orphan(const client_entry *at) {
@@ -406,8 +406,9 @@ static const el_error *find_last_error(const queue_driver *queue,
   const el_error *cause;
   if (at != NULL && at->driver.last_error != NULL) return at->driver.last_error;
   cause = el_session_driver_last_error(session->driver);
-  return cause != NULL ? cause
-                       : el_request_queue_backoff_error(session->requests);
+  return cause != NULL
+             ? cause
+             : el_request_queue_backoff_error(session->shared->requests);
 }
 
 /* awaited_entry returns the entry of |waiter|. If |waiter| has no entry yet, it returns the first
@@ -437,7 +438,7 @@ static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
           entry->predecessor.rev != 0) ||
          el_request_queue_was_answered_since(
-             waiter->queue->queues->session->requests, since_ms);
+             waiter->queue->queues->session->shared->requests, since_ms);
 }
 
 /* count_known_holders returns how many entries of |queue| show that the lock is taken. Such an
@@ -475,8 +476,8 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
   bool is_answered =
       !waiter->local.try_once && (is_held || has_answered(waiter, at) ||
                                   count_known_holders(waiter->queue) > 0);
-  const char *address =
-      el_request_queue_address(waiter->queue->queues->session->requests);
+  const char *address = el_request_queue_address(
+      waiter->queue->queues->session->shared->requests);
   el_lock_message_timeout(waiter, waited_ms, cause,
                           is_answered ? NULL : address, err);
 }
@@ -489,7 +490,7 @@ enum { CONTACT_STEP_MS = 250 };
 static bool waits_for_contact(const el_waiter *waiter) {
   const el_local_queues *queues = waiter->queue->queues;
   return waiter->deadline_ms == INT64_MAX &&
-         !el_request_queue_has_contact(queues->session->requests);
+         !el_request_queue_has_contact(queues->session->shared->requests);
 }
 
 static void set_wait_deadline(el_waiter *waiter) {
@@ -530,8 +531,9 @@ static void on_deadline(el_waiter *waiter) {
   if (endless && !waits_for_contact(waiter)) return;
   if (endless &&
       waiter->timeout_ms <
-          EL_FIRST_CONTACT_MS + el_request_queue_contact_ms(
-                                    waiter->queue->queues->session->requests)) {
+          EL_FIRST_CONTACT_MS +
+              el_request_queue_contact_ms(
+                  waiter->queue->queues->session->shared->requests)) {
     waiter->timeout_ms += CONTACT_STEP_MS;
     el_timers_set(timers_of(waiter->queue), &waiter->timer,
                   el_now_ms() + CONTACT_STEP_MS);
@@ -650,7 +652,7 @@ static void lose(el_waiter *waiter, el_loss loss) {
 static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
                          el_error *err) {
   const el_error *wrong =
-      el_request_queue_wrong_cluster(queues->session->requests);
+      el_request_queue_wrong_cluster(queues->session->shared->requests);
   if (queues->closed.code != EL_OK) {
     /* the key ends with its lease at the latest */
     el_lock_message_unconfirmed(waiter, err);
@@ -747,13 +749,13 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
   const el_error *refused =
       queues->closed.code != EL_OK
           ? &queues->closed
-          : el_request_queue_wrong_cluster(queues->session->requests);
+          : el_request_queue_wrong_cluster(queues->session->shared->requests);
   if (refused != NULL) {
     waiter->events->failed(waiter, refused);
     waiter->events->done(waiter);
     return;
   }
-  EL_COUNT(queues->session->counters, waiting, 1);
+  EL_COUNT(&queues->session->shared->counters, waiting, 1);
   waiter->timer.on_due = on_timer;
   waiter->queue = queue_for(queues, waiter);
   visit_conflicting(waiter->queue, contend);

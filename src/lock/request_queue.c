@@ -66,11 +66,7 @@ typedef struct el_batch {
 } el_batch;
 
 struct el_request_queue {
-  el_auth *auth;
-  el_timers *timers;
-  el_counters *counters;
-  el_events *events;
-
+  el_shared *shared;
   el_batcher batchers[BATCHERS];  /* foreground requests that wait, by kind */
   struct request_list background; /* background requests that wait */
   el_timer timer;                 /* due when the next request may leave */
@@ -236,9 +232,9 @@ static int64_t next_ms(const el_request_queue *queue) {
 static void set_timer(el_request_queue *queue) {
   int64_t at_ms = next_ms(queue);
   if (at_ms != INT64_MAX) {
-    el_timers_set(queue->timers, &queue->timer, at_ms);
+    el_timers_set(queue->shared->timers, &queue->timer, at_ms);
   } else {
-    el_timers_stop(queue->timers, &queue->timer);
+    el_timers_stop(queue->shared->timers, &queue->timer);
   }
 }
 
@@ -253,8 +249,8 @@ static void note_leaving(el_request *request, bool shares) {
   request->rev_at_send = queue->identity.rev;
   queue->probes_in_flight += request->is_probe;
   queue->background_in_flight += request->is_background;
-  el_counters_add(queue->counters, request->counted_as, 1);
-  EL_COUNT(queue->counters, batched, shares);
+  el_counters_add(&queue->shared->counters, request->counted_as, 1);
+  EL_COUNT(&queue->shared->counters, batched, shares);
 }
 
 static void on_batch_answer(void *arg, el_txn_answer *answer);
@@ -276,7 +272,7 @@ static el_batch *new_batch(el_batcher *batcher, int64_t now_ms) {
 }
 
 static int64_t attempt_ms(const el_request_queue *queue) {
-  return el_channel_attempt_ms(el_auth_channel(queue->auth));
+  return el_channel_attempt_ms(el_auth_channel(queue->shared->auth));
 }
 
 static int64_t time_for(const el_request *request, int64_t now_ms) {
@@ -299,7 +295,7 @@ static void send_one(el_batch *batch) {
   request->has_short_timeout = timeout_ms < attempt_ms(request->queue);
   note_leaving(request, false);
   request->packed.may_be_slow = may_be_slow(request);
-  el_kv_send(batch->batcher->queue->auth, &request->packed, timeout_ms,
+  el_kv_send(batch->batcher->queue->shared->auth, &request->packed, timeout_ms,
              on_batch_answer, batch);
 }
 
@@ -318,7 +314,7 @@ static void send_many(el_batch *batch) {
   }
   el_batch_pack(&packed, members, n);
   packed.may_be_slow = all_may_be_slow;
-  el_kv_send(batch->batcher->queue->auth, &packed,
+  el_kv_send(batch->batcher->queue->shared->auth, &packed,
              attempt_ms(batch->batcher->queue), on_batch_answer, batch);
   el_packed_txn_free(&packed);
 }
@@ -490,8 +486,8 @@ static void update_backoff(el_request_queue *queue, const el_request *request,
 /* ---- answers ---- */
 
 static void note_failure(el_request_queue *queue, const el_error *err) {
-  EL_COUNT(queue->counters, failed_attempts, 1);
-  el_events_note_failure(queue->events, err);
+  EL_COUNT(&queue->shared->counters, failed_attempts, 1);
+  el_events_note_failure(&queue->shared->events, err);
 }
 
 /* Passes |answer| to the sender of |request|. Requests that the sender then sends do not leave
@@ -513,7 +509,7 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
-  el_channel_saw_term(el_auth_channel(queue->auth), answer->term);
+  el_channel_saw_term(el_auth_channel(queue->shared->auth), answer->term);
   update_backoff(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
       queue->backoff_ms != 0) {
@@ -671,7 +667,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
                                          const el_lease_answer *answer) {
   el_cluster_answer seen = {.cluster_id = answer->cluster_id,
                             .kind = EL_ANSWER_SERIALIZABLE};
-  el_channel_saw_term(el_auth_channel(queue->auth), answer->term);
+  el_channel_saw_term(el_auth_channel(queue->shared->auth), answer->term);
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
   }
@@ -689,14 +685,9 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
 
 /* ---- life ---- */
 
-el_request_queue *el_request_queue_new(el_auth *auth, el_timers *timers,
-                                       el_counters *counters,
-                                       el_events *events) {
+el_request_queue *el_request_queue_new(el_shared *shared) {
   el_request_queue *queue = el_alloc(sizeof *queue);
-  queue->auth = auth;
-  queue->timers = timers;
-  queue->counters = counters;
-  queue->events = events;
+  queue->shared = shared;
   queue->timer.on_due = on_timer;
   queue->verify.done = on_verified;
   queue->verify.counted_as = offsetof(el_stats, calls);
@@ -712,7 +703,7 @@ el_request_queue *el_request_queue_new(el_auth *auth, el_timers *timers,
 
 void el_request_queue_stop(el_request_queue *queue) {
   queue->is_stopping = true;
-  el_timers_stop(queue->timers, &queue->timer);
+  el_timers_stop(queue->shared->timers, &queue->timer);
   drop_all(queue);
 }
 
@@ -744,10 +735,10 @@ int64_t el_request_queue_last_unreachable(const el_request_queue *queue,
 }
 
 int64_t el_request_queue_contact_ms(const el_request_queue *queue) {
-  return el_channel_contact_ms(el_auth_channel(queue->auth));
+  return el_channel_contact_ms(el_auth_channel(queue->shared->auth));
 }
 
 const char *el_request_queue_address(const el_request_queue *queue) {
-  const el_channel *ch = el_auth_channel(queue->auth);
+  const el_channel *ch = el_auth_channel(queue->shared->auth);
   return el_channel_address(ch, el_channel_member(ch));
 }

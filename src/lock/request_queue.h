@@ -59,10 +59,8 @@ struct el_request {
   TAILQ_ENTRY(el_request) link;
 };
 
-/* el_request_queue_new returns an empty queue. All arguments must outlive it. @thread io */
-el_request_queue *el_request_queue_new(el_auth *auth, el_timers *timers,
-                                       el_counters *counters,
-                                       el_events *events);
+/* el_request_queue_new returns an empty queue. |shared| must outlive it. @thread io */
+el_request_queue *el_request_queue_new(el_shared *shared);
 
 /* el_request_queue_free frees |queue|; no request may be in flight. @thread io */
 void el_request_queue_free(el_request_queue *queue);

@@ -13,7 +13,8 @@
 #include "protocol/retry.h"
 
 struct el_session_driver {
-  el_session_env env;
+  el_client_session *owner;
+  el_shared *shared; /* of |owner| */
   el_session session;
   /* Number of the present session. Answers to calls of an earlier session do not step this one. */
   unsigned generation;
@@ -42,7 +43,7 @@ static void step(el_session_driver *driver, const el_session_event *event);
 
 static void note_result(el_session_driver *driver, const el_error *err) {
   if (err->code != EL_OK) {
-    el_shared_set_proof_error(driver->env.shared, err);
+    el_shared_set_proof_error(driver->shared, err);
   }
   driver->last_error = *err;
 }
@@ -97,7 +98,7 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   el_session_event event = event_of(EL_SESSION_ON_GRANT_ANSWER, answer);
   bool current = finish_call(call);
   if (driver->is_stopping) return;
-  if (el_request_queue_check_lease_answer(driver->env.requests, answer) &&
+  if (el_request_queue_check_lease_answer(driver->shared->requests, answer) &&
       current) {
     note_result(driver, &answer->err);
     step(driver, &event);
@@ -106,18 +107,10 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   }
 }
 
-static int64_t attempt_ms(const el_session_driver *driver) {
-  return el_channel_attempt_ms(el_auth_channel(driver->env.auth));
-}
-
-/* A grant is normally the first request on a connection, so it waits until this is established. */
 static void grant(el_session_driver *driver) {
-  int64_t connecting_ms =
-      el_channel_connecting_ms(el_auth_channel(driver->env.auth));
-  EL_COUNT(&driver->env.shared->counters, grants, 1);
-  el_lease_grant(driver->env.auth, el_lease_new_id(),
-                 el_session_lease_ms(&driver->session),
-                 attempt_ms(driver) + connecting_ms, on_granted,
+  EL_COUNT(&driver->shared->counters, grants, 1);
+  el_lease_grant(driver->shared->auth, el_lease_new_id(),
+                 el_session_lease_ms(&driver->session), on_granted,
                  new_call(driver));
 }
 
@@ -132,9 +125,9 @@ static void on_revoked(void *arg, const el_lease_answer *answer) {
 
 /* Revokes the lease. The session ends when etcd has answered. */
 static void revoke(el_session_driver *driver) {
-  EL_COUNT(&driver->env.shared->counters, revokes, 1);
-  el_lease_revoke(driver->env.auth, driver->session.id, attempt_ms(driver),
-                  on_revoked, new_call(driver));
+  EL_COUNT(&driver->shared->counters, revokes, 1);
+  el_lease_revoke(driver->shared->auth, driver->session.id, on_revoked,
+                  new_call(driver));
 }
 
 /* ---- keepalive ---- */
@@ -143,7 +136,7 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   el_session_driver *driver = arg;
   el_session_event event = event_of(EL_SESSION_ON_KEEPALIVE_ANSWER, answer);
   if (driver->is_stopping ||
-      !el_request_queue_check_lease_answer(driver->env.requests, answer)) {
+      !el_request_queue_check_lease_answer(driver->shared->requests, answer)) {
     return;
   }
   note_result(driver, &answer->err);
@@ -155,7 +148,7 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
 static void reset_keepalive(el_session_driver *driver) {
   el_error no_answer;
   el_error_set(&no_answer, EL_UNAVAILABLE, "etcd %s: %s",
-               el_request_queue_address(driver->env.requests),
+               el_request_queue_address(driver->shared->requests),
                el_keepalive_is_refused(driver->keepalive)
                    ? "it allows too few streams on a connection "
                      "(--max-concurrent-streams)"
@@ -172,21 +165,21 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
   el_session_event event = event_of(EL_SESSION_ON_AUDIT_ANSWER, &answer->lease);
   bool current = finish_call(call);
   if (driver->is_stopping ||
-      !el_request_queue_check_lease_answer(driver->env.requests,
+      !el_request_queue_check_lease_answer(driver->shared->requests,
                                            &answer->lease) ||
       !current || !el_session_driver_is_alive(driver)) {
     return;
   }
   for (size_t i = 0; i < answer->n; i++) {
-    driver->env.found_key(driver->env.arg, answer->lease.id, answer->keys[i]);
+    driver->owner->found_key(driver->owner, answer->lease.id, answer->keys[i]);
   }
   step(driver, &event);
 }
 
 static void audit(el_session_driver *driver) {
-  EL_COUNT(&driver->env.shared->counters, audits, 1);
-  el_lease_time_to_live(driver->env.auth, driver->session.id,
-                        attempt_ms(driver), on_audited, new_call(driver));
+  EL_COUNT(&driver->shared->counters, audits, 1);
+  el_lease_time_to_live(driver->shared->auth, driver->session.id, on_audited,
+                        new_call(driver));
 }
 
 /* ---- lease checks ---- */
@@ -255,7 +248,7 @@ static void send_check(el_session_driver *driver, const el_checked_key *key) {
   check->rev = key->rev;
   el_keys_copy(&check->keys, key->keys);
   el_lock_txn_build(&built, &check->keys, &READ_CHECK, 0, (el_bytes){0});
-  el_request_queue_send(driver->env.requests, &check->request, &built.txn);
+  el_request_queue_send(driver->shared->requests, &check->request, &built.txn);
 }
 
 static void check_next_key(el_session_driver *driver) {
@@ -277,7 +270,7 @@ static void check_next_key(el_session_driver *driver) {
 /* Shows the state of the session to other threads. */
 static void publish(const el_session_driver *driver) {
   const el_session *session = &driver->session;
-  el_shared *shared = driver->env.shared;
+  el_shared *shared = driver->shared;
   bool is_alive = session->state == EL_SESSION_ALIVE;
   int64_t until = session->latest.sent_ms + session->latest.ttl_ms;
   atomic_store(&shared->lease, is_alive ? session->id : 0);
@@ -294,7 +287,7 @@ static void carry_out(el_session_driver *driver,
       grant(driver);
       return;
     case EL_SESSION_SEND_KEEPALIVE:
-      EL_COUNT(&driver->env.shared->counters, keepalives, 1);
+      EL_COUNT(&driver->shared->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
                         el_session_lease_ms(&driver->session));
       return;
@@ -321,7 +314,7 @@ static void carry_out(el_session_driver *driver,
       driver->news |= EL_SESSION_NEWS_REFUSED;
       return;
     case EL_SESSION_REPORT_EXPIRED:
-      el_shared_keep_proof_error(driver->env.shared);
+      el_shared_keep_proof_error(driver->shared);
       driver->news |= EL_SESSION_NEWS_EXPIRED;
       return;
     case EL_SESSION_REPORT_ENDED:
@@ -334,8 +327,8 @@ static void carry_out(el_session_driver *driver,
  * this explains why holds expire. */
 static void note_stall(el_session_driver *driver) {
   EL_UNINITIALIZED el_error late;
-  if (el_shared_stood_still(driver->env.shared, &late)) {
-    el_shared_set_proof_error(driver->env.shared, &late);
+  if (el_shared_stood_still(driver->shared, &late)) {
+    el_shared_set_proof_error(driver->shared, &late);
   }
 }
 
@@ -344,16 +337,17 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   int64_t before = driver->session.hold_deadline;
   note_stall(driver);
   driver->session.answer_ms =
-      el_channel_answer_ms(el_auth_channel(driver->env.auth));
+      el_channel_answer_ms(el_auth_channel(driver->shared->auth));
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.hold_deadline > before) {
-    el_shared_clear_proof_error(driver->env.shared);
+    el_shared_clear_proof_error(driver->shared);
     driver->unproven_sessions = 0;
   }
   if (driver->session.wake_at != 0) {
-    el_timers_set(driver->env.timers, &driver->timer, driver->session.wake_at);
+    el_timers_set(driver->shared->timers, &driver->timer,
+                  driver->session.wake_at);
   } else {
-    el_timers_stop(driver->env.timers, &driver->timer);
+    el_timers_stop(driver->shared->timers, &driver->timer);
   }
   publish(driver);
   for (int i = 0; i < actions.n; i++) {
@@ -400,7 +394,7 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err) {
   /* |lease| is of an earlier session */
   if (lease != driver->session.id) return;
-  el_shared_set_proof_error(driver->env.shared, err);
+  el_shared_set_proof_error(driver->shared, err);
   driver->lease_end_error = *err;
   driver->has_lease_end_error = true;
   step_simple(driver, EL_SESSION_ON_LEASE_GONE);
@@ -519,21 +513,20 @@ const el_error *el_session_driver_last_error(const el_session_driver *driver) {
 
 /* ---- life ---- */
 
-el_session_driver *el_session_driver_new(const el_session_env *env) {
+void el_session_driver_init(el_client_session *owner) {
   el_session_driver *driver = el_alloc(sizeof *driver);
-  driver->env = *env;
+  owner->driver = driver;
+  TAILQ_INIT(&owner->proving);
+  driver->owner = owner;
+  driver->shared = owner->shared;
   driver->hold_deadline = el_hold_deadline_new();
   driver->timer.on_due = on_timer;
-  driver->keepalive = el_keepalive_new(env->auth, on_kept, driver);
-  driver->revocations.auth = env->auth;
-  driver->revocations.timers = env->timers;
-  driver->revocations.counters = &env->shared->counters;
-  el_lease_revocations_init(&driver->revocations);
+  driver->keepalive = el_keepalive_new(owner->shared->auth, on_kept, driver);
+  el_lease_revocations_init(&driver->revocations, owner->shared);
   TAILQ_INIT(&driver->keys);
   driver->salt = el_random();
-  el_session_init(&driver->session, env->ttl_ms, env->lock_delay_ms, 0,
+  el_session_init(&driver->session, owner->ttl_ms, owner->lock_delay_ms, 0,
                   driver->salt);
-  return driver;
 }
 
 /* Returns when the new session may send its first grant (el_now_ms); 0: at once. There is a backoff
@@ -551,13 +544,13 @@ void el_session_driver_renew(el_session_driver *driver) {
   if (!driver->has_lease_end_error) driver->lease_end_error.code = EL_OK;
   driver->has_lease_end_error = false;
   driver->generation++;
-  el_timers_stop(driver->env.timers, &driver->timer);
+  el_timers_stop(driver->shared->timers, &driver->timer);
   el_keepalive_reset(driver->keepalive);
   el_hold_deadline_set(driver->hold_deadline, 0);
   el_hold_deadline_unref(driver->hold_deadline);
   driver->hold_deadline = el_hold_deadline_new();
-  el_session_init(&driver->session, driver->env.ttl_ms,
-                  driver->env.lock_delay_ms, next_grant_at(driver),
+  el_session_init(&driver->session, driver->owner->ttl_ms,
+                  driver->owner->lock_delay_ms, next_grant_at(driver),
                   driver->salt);
   /* `step` sets it to 0 when a hold is proven */
   driver->unproven_sessions += was_lost;
@@ -567,8 +560,8 @@ void el_session_driver_renew(el_session_driver *driver) {
 void el_session_driver_stop(el_session_driver *driver) {
   driver->is_stopping = true;
   el_lease_revocations_stop(&driver->revocations);
-  el_timers_stop(driver->env.timers, &driver->timer);
-  atomic_store(&driver->env.shared->due_ms, 0);
+  el_timers_stop(driver->shared->timers, &driver->timer);
+  atomic_store(&driver->shared->due_ms, 0);
 }
 
 void el_session_driver_free(el_session_driver *driver) {

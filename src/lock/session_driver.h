@@ -32,23 +32,6 @@ enum {
   EL_SESSION_NEWS_ENDED = 8
 };
 
-/* el_session_env is what a session driver uses. All objects that it points to must outlive the
- * driver. */
-typedef struct el_session_env {
-  el_auth *auth;
-  el_request_queue *requests;
-  el_timers *timers;
-  /* through this the driver shows other threads its lease, until when that is alive, and the last
-   * error */
-  el_shared *shared;
-  int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
-  int64_t lock_delay_ms; /* 0: none */
-  /* found_key is called, with |arg|, for each key that an audit finds attached to |lease|, the
-   * lease of the session. */
-  void (*found_key)(void *arg, int64_t lease, el_bytes key);
-  void *arg;
-} el_session_env;
-
 /* el_checked_key is a key that is held or about to be held, and is listed by its session. A lease
  * check reads one of the listed keys, to prove that the lease is alive. Embedded in
  * el_entry_driver. */
@@ -64,31 +47,32 @@ struct el_checked_key {
   TAILQ_ENTRY(el_checked_key) link;
 };
 
-TAILQ_HEAD(el_proving_list, el_entry_driver);
-
-/* el_client_session is the session of a client, with what its entries use. Everything in it
- * outlives the entries. Only the I/O thread uses it. */
+/* el_client_session is the session of a client, with what its driver and its entries use. Everything
+ * in it outlives them. Only the I/O thread uses it. */
 typedef struct el_client_session el_client_session;
 struct el_client_session {
-  el_auth *auth;
-  el_request_queue *requests;
+  /* set before el_session_driver_init */
+  el_shared *shared;
+  el_watch_cache *watch_cache;
+  int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
+  int64_t lock_delay_ms; /* 0: none */
+  /* found_key is called for each key that an audit finds attached to |lease|, the lease of the
+   * session. */
+  void (*found_key)(el_client_session *session, int64_t lease, el_bytes key);
+
   el_session_driver *driver;
   const struct el_entry_events *entry_events; /* of the local queues */
   /* number of local queues, plus entries that outlive the lease */
   int users;
   /* A waiter needs the lease. settle (lock/client.c) tells |driver| and sets this to false. */
   bool wanted;
-  el_watches *watches;
-  el_watch_cache *watch_cache;
-  el_timers *timers;
-  el_counters *counters;
   /* the PROVING and CONFIRMING entries of the session */
-  struct el_proving_list proving;
+  TAILQ_HEAD(, el_entry_driver) proving;
 };
 
-/* el_session_driver_new returns the driver of a new session, which has no lease. |env| is copied.
+/* el_session_driver_init makes the driver of |owner|, a new session without a lease.
  * @thread io */
-el_session_driver *el_session_driver_new(const el_session_env *env);
+void el_session_driver_init(el_client_session *owner);
 
 /* el_session_driver_free frees |driver|. No call of the session may be in flight. @thread io */
 void el_session_driver_free(el_session_driver *driver);
