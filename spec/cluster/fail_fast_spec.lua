@@ -103,3 +103,21 @@ it("without fail_fast, lock waits for its full timeout in an outage", function()
   assert_fails("unavailable", client:lock("b", { timeout = 1 }))
   assert.is_true(wait.now() - from >= 1)
 end)
+
+-- Regression 210. If the client waits more than 3 s for an answer, because etcd is far away, a
+-- request that the health check ended counted as a slow one. So a wait failed only with its next
+-- attempt.
+it("with fail_fast, a wait fails with its first attempt if a distant etcd falls silent", function()
+  local proxy = Swallow.start(etcd:endpoint())
+  local client = connect { endpoints = proxy:endpoint(), ttl = 60 }
+  proxy:jitter(0.5, 0.5)
+  assert(client:lock("a", { timeout = LONG })):unlock()
+  local first = assert(client:lock_async("b", { timeout = LONG }))
+  wait.sleep(0.85) -- the next request leaves just before the answer to this one comes
+  local second = assert(client:lock_async("c", { timeout = LONG }))
+  wait.eventually(function() return first:step() end, 5, "the lock b")
+  proxy:swallow()
+  local code
+  wait.eventually(function() code = select(3, second:step()) return code end, 15, "an answer")
+  assert.same({ "unavailable", 1 }, { code, client:stats().failed_attempts })
+end)

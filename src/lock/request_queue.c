@@ -291,12 +291,12 @@ static bool may_be_slow(const el_request *request) {
 
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
-  int64_t timeout_ms = time_for(request, batch->sent_ms);
-  request->has_short_timeout = timeout_ms < attempt_ms(request->queue);
+  request->timeout_ms = time_for(request, batch->sent_ms);
+  request->has_short_timeout = request->timeout_ms < attempt_ms(request->queue);
   note_leaving(request, false);
   request->packed.may_be_slow = may_be_slow(request);
-  el_kv_send(batch->batcher->queue->shared->auth, &request->packed, timeout_ms,
-             on_batch_answer, batch);
+  el_kv_send(request->queue->shared->auth, &request->packed,
+             request->timeout_ms, on_batch_answer, batch);
 }
 
 static void send_many(el_batch *batch) {
@@ -307,6 +307,7 @@ static void send_many(el_batch *batch) {
   bool all_may_be_slow = true;
   TAILQ_FOREACH(request, &batch->members, link) {
     members[n++] = &request->packed;
+    request->timeout_ms = attempt_ms(request->queue);
     request->has_short_timeout = false;
     note_leaving(request, n > 1);
     /* the batch may be slow only if all of its members may */
@@ -451,13 +452,13 @@ static void note_unreachable(el_request_queue *queue, const el_error *err) {
 }
 
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
- * such timeouts. The first was shorter than el_channel_attempt_ms. The second took EL_ATTEMPT_MS, but
- * etcd was reached after the attempt was sent. (An attempt that ended early does show it,
- * because the health check found that the connection answers nothing.) */
+ * such timeouts. The first was shorter than el_channel_attempt_ms. The second was not, but etcd was
+ * reached after the attempt was sent. (An attempt that ended early does show it, because the health
+ * check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
-  bool took_all = el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS;
+  bool took_all = el_now_ms() >= answer->sent_ms + request->timeout_ms;
   return answer->err.is_unanswered &&
          (request->has_short_timeout ||
           (took_all && answer->sent_ms < queue->reached_ms));

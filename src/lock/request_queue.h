@@ -53,7 +53,8 @@ struct el_request {
   bool is_queued; /* the request has not left yet */
   /* a batch with this request failed, perhaps because of one member: it is sent alone now */
   bool was_refused_in_batch;
-  /* the last attempt had less than el_channel_attempt_ms */
+  int64_t timeout_ms; /* of the last attempt */
+  /* |timeout_ms| was less than el_channel_attempt_ms */
   bool has_short_timeout;
   bool is_probe; /* the request was sent during a backoff */
   TAILQ_ENTRY(el_request) link;
