@@ -84,7 +84,7 @@ struct el_request_queue {
   /* when etcd was found unreachable last; 0: it has answered since */
   int64_t unreachable_ms;
   int64_t answered_ms; /* when a request was answered last */
-  /* when etcd was reached last, by a request or a lease call */
+  /* when etcd was reached last, by a request or a lease call; 0: never */
   int64_t reached_ms;
   uint64_t salt; /* varies the jitter of the backoff */
 
@@ -93,7 +93,6 @@ struct el_request_queue {
   char *verify_key;
   bool is_verifying;      /* |verify| is in flight */
   el_error wrong_cluster; /* code EL_OK: no other cluster has answered */
-  bool has_contact;       /* etcd has ever answered */
   bool is_stopping;
 };
 
@@ -131,12 +130,6 @@ static void verify(el_request_queue *queue, el_bytes key) {
   queue->verify_key = el_strndup(key.data, key.len);
   never.key = then.key = (el_bytes){queue->verify_key, key.len};
   el_request_queue_send(queue, &queue->verify, &txn);
-}
-
-static bool is_answer(const el_error *err) {
-  return err->code == EL_OK ||
-         (err->is_definite && err->code != EL_UNAVAILABLE &&
-          err->code != EL_PROTOCOL);
 }
 
 /* kind_of_answer returns how far |answer| shows the state of the store (el_cluster_answer). A
@@ -470,14 +463,14 @@ static void update_backoff(el_request_queue *queue, const el_request *request,
   const el_error *err = &answer->err;
   if (err->code != EL_UNAVAILABLE) {
     end_backoff(queue);
+    queue->answered_ms = queue->reached_ms;
   } else if (!err->has_other_member &&
              !is_inconclusive(queue, request, answer) &&
              el_now_ms() >= queue->backoff_until) {
     note_unreachable(queue, err);
-    queue->backoff_ms = queue->backoff_ms == 0 ? BACKOFF_FIRST_MS
-                        : queue->backoff_ms < BACKOFF_MAX_MS
-                            ? queue->backoff_ms * 2
-                            : BACKOFF_MAX_MS;
+    if (queue->backoff_ms < BACKOFF_MAX_MS) {
+      queue->backoff_ms = later(2 * queue->backoff_ms, BACKOFF_FIRST_MS);
+    }
     queue->backoff_until =
         el_now_ms() + queue->backoff_ms -
         el_jitter(queue->backoff_ms / 2, queue->salt, el_now_ms());
@@ -491,14 +484,14 @@ static void note_failure(el_request_queue *queue, const el_error *err) {
   el_events_note_failure(&queue->shared->events, err);
 }
 
-/* Passes |answer| to the sender of |request|. Requests that the sender then sends do not leave
- * before end_answers, so that they can be batched. */
 /* Tells whether |request| writes, and is not harmless when it is sent again, as the put of an
  * entry's key is. */
 static bool is_plain_write(const el_request *request) {
   return !request->packed.is_read && request->lock_queue == 0;
 }
 
+/* Passes |answer| to the sender of |request|. Requests that the sender then sends do not leave
+ * before end_answers, so that they can be batched. */
 static void answer_request(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = request->queue;
   queue->is_answering = true;
@@ -522,10 +515,6 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   check_answer(queue, request, answer);
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
-  }
-  if (is_answer(&answer->err)) {
-    queue->has_contact = true;
-    queue->answered_ms = el_now_ms();
   }
   if (answer->err.code == EL_INVALID && !answer->err.is_definite &&
       is_plain_write(request)) {
@@ -672,12 +661,10 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
   }
-  queue->has_contact = queue->has_contact || is_answer(&answer->err);
-  if (answer->err.code == EL_OK) {
+  if (answer->err.code != EL_UNAVAILABLE) {
     end_backoff(queue);
     send_ready(queue);
-  } else if (answer->err.code == EL_UNAVAILABLE &&
-             !answer->err.has_other_member) {
+  } else if (!answer->err.has_other_member) {
     note_unreachable(queue, &answer->err);
   }
   return answer->err.code != EL_OK || seen.cluster_id == 0 ||
@@ -713,7 +700,7 @@ void el_request_queue_free(el_request_queue *queue) { free(queue); }
 /* ---- state ---- */
 
 bool el_request_queue_has_contact(const el_request_queue *queue) {
-  return queue->has_contact;
+  return queue->reached_ms != 0;
 }
 
 bool el_request_queue_was_answered_since(const el_request_queue *queue,
