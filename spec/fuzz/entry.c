@@ -13,16 +13,19 @@ static el_auth *auth;
 static fuzz_input *input;
 static el_keys keys;
 static el_entry entry;
-static el_entry_event next; /* the next event of the entry */
+static el_entry_answer answered; /* the answer to the request in flight */
+static bool is_answered;
+/* the next signal, if there is no answer */
+static el_entry_signal next;
 static bool has_next;
 static int64_t now_ms;
 static el_entry_action sent; /* the request in flight */
 
 static void on_answer(void *arg, el_txn_answer *answer) {
   (void)arg;
-  el_lock_txn_read(&keys, &sent, answer, &next);
-  next.proven_rev = fuzz_number(input, 2) == 0 ? 0 : answer->rev;
-  has_next = true;
+  el_lock_txn_read(&keys, &sent, answer, &answered);
+  answered.proven_rev = fuzz_number(input, 2) == 0 ? 0 : answer->rev;
+  is_answered = true;
   el_txn_answer_free(answer);
 }
 
@@ -42,48 +45,58 @@ static void send_request(const el_entry_action *action) {
 }
 
 static void carry_out(const el_entry_actions *actions) {
-  has_next = false;
+  is_answered = has_next = false;
   for (int i = 0; i < actions->n; i++) {
     const el_entry_action *action = &actions->list[i];
     if (action->kind == EL_ENTRY_SEND_REQUEST) {
       send_request(action);
     } else if (action->kind == EL_ENTRY_REPORT_GRANTED) {
       FUZZ_CHECK(action->key.rev > 0); /* the token */
-    } else if (action->kind == EL_ENTRY_CONFIRM_LEASE && !has_next) {
-      next = (el_entry_event){.kind = EL_ENTRY_ON_LEASE_CONFIRMED};
+    } else if (action->kind == EL_ENTRY_CONFIRM_LEASE) {
+      next = EL_ENTRY_ON_LEASE_CONFIRMED;
       has_next = true;
-    } else if (action->kind == EL_ENTRY_REPORT_PROOF && !has_next) {
-      next = (el_entry_event){.kind = EL_ENTRY_ON_LEASE_PROVEN};
+    } else if (action->kind == EL_ENTRY_REPORT_PROOF) {
+      next = EL_ENTRY_ON_LEASE_PROVEN;
       has_next = true;
     }
   }
 }
 
-/* Returns an event, chosen by the input, that is not an answer. */
-static el_entry_event choose(void) {
-  el_entry_event event = {.rev = (int64_t)fuzz_number(input, 16),
-                          .lease = fuzz_number(input, 2) ? LEASE : 0,
-                          .is_detached = fuzz_number(input, 2) == 1};
-  static const int kinds[] = {
-      EL_ENTRY_ON_RELEASE,        EL_ENTRY_ON_WATCH_CREATED,
-      EL_ENTRY_ON_WATCH_DELETED,  EL_ENTRY_ON_WATCH_PUT,
-      EL_ENTRY_ON_WATCH_REFUSED,  EL_ENTRY_ON_LEASE_PROVEN,
-      EL_ENTRY_ON_LEASE_UNPROVEN, EL_ENTRY_ON_EXPIRED,
-      EL_ENTRY_ON_MAX_HOLD,       EL_ENTRY_ON_HANDED_OFF,
-      EL_ENTRY_ON_KEY_GONE,       EL_ENTRY_ON_KEY_FOUND,
-      EL_ENTRY_ON_SESSION_ENDED,  EL_ENTRY_ON_TIMER,
-      EL_ENTRY_ON_ACQUIRE,        EL_ENTRY_ON_TRY,
-  };
-  event.kind = kinds[fuzz_number(input, sizeof kinds / sizeof *kinds)];
-  if (event.kind == EL_ENTRY_ON_SESSION_ENDED) {
-    event.session_end =
-        (el_session_end)fuzz_number(input, EL_SESSION_END_LEFT_TO_EXPIRE + 1);
+/* Applies an event, chosen by the input, that is not an answer. */
+static void apply_any(el_entry_actions *actions) {
+  enum { SIGNALS = EL_ENTRY_ON_TIMER + 1 };
+  int64_t rev = (int64_t)fuzz_number(input, 16);
+  unsigned kind = fuzz_number(input, SIGNALS + 4);
+  if (kind == SIGNALS) {
+    el_entry_watch_created(&entry, rev, actions);
+  } else if (kind == SIGNALS + 1) {
+    el_entry_key_changed(&entry, rev,
+                         (el_key_change)fuzz_number(input, EL_KEY_DELETED + 1),
+                         fuzz_number(input, 2) == 1, actions);
+  } else if (kind == SIGNALS + 2) {
+    el_entry_key_gone(&entry, rev, fuzz_number(input, 2) == 1, actions);
+  } else if (kind == SIGNALS + 3) {
+    el_entry_session_ended(
+        &entry,
+        (el_session_end)fuzz_number(input, EL_SESSION_END_LEFT_TO_EXPIRE + 1),
+        actions);
+  } else {
+    bool is_start = kind == EL_ENTRY_ON_ACQUIRE || kind == EL_ENTRY_ON_TRY;
+    bool is_allowed = !is_start || el_entry_can_start(&entry);
+    el_entry_step(&entry,
+                  is_allowed ? (el_entry_signal)kind : EL_ENTRY_ON_TIMER,
+                  now_ms, actions);
   }
-  if ((event.kind == EL_ENTRY_ON_ACQUIRE || event.kind == EL_ENTRY_ON_TRY) &&
-      !el_entry_can_start(&entry)) {
-    event.kind = EL_ENTRY_ON_TIMER;
+}
+
+static void apply_next(el_entry_actions *actions) {
+  if (is_answered) {
+    el_entry_answered(&entry, &answered, now_ms, actions);
+  } else if (has_next) {
+    el_entry_step(&entry, next, now_ms, actions);
+  } else {
+    apply_any(actions);
   }
-  return event;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -106,11 +119,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   session.id = LEASE;
   session.ttl_ms = 5000;
   el_entry_init(&entry, queue_key.mode, &session);
-  has_next = false;
-  for (int i = 0; i < STEPS_MAX && (in.left > 0 || has_next); i++) {
-    el_entry_event event = has_next ? next : choose();
+  is_answered = has_next = false;
+  for (int i = 0; i < STEPS_MAX && (in.left > 0 || is_answered || has_next);
+       i++) {
     now_ms += fuzz_number(&in, 256) * 10;
-    el_entry_step(&entry, &event, now_ms, &actions);
+    apply_next(&actions);
     carry_out(&actions);
   }
   el_keys_destroy(&keys);

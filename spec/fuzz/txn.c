@@ -63,7 +63,7 @@ static void build(member *it, fuzz_input *in) {
 
 /* Reads |answer|, the answer to |it|. */
 static void read_answer(const member *it, el_txn_answer *answer) {
-  el_entry_event event;
+  el_entry_answer seen;
   el_write_event written;
   bool detached;
   if (answer->err.code != EL_OK) {
@@ -75,7 +75,7 @@ static void read_answer(const member *it, el_txn_answer *answer) {
   } else if (it->request == SEND_GUARDED) {
     el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
   } else {
-    el_lock_txn_read(&it->keys, &it->action, answer, &event);
+    el_lock_txn_read(&it->keys, &it->action, answer, &seen);
     el_lock_txn_holder_value(&it->keys, &it->action, answer);
   }
   el_txn_answer_free(answer);

@@ -9,7 +9,7 @@
 #include "base/container_of.h"
 #include "protocol/lock_txn.h"
 
-static void step(el_entry_driver *driver, const el_entry_event *event);
+static void step(el_entry_driver *driver, el_entry_actions *actions);
 
 /* ---- requests ---- */
 
@@ -43,8 +43,8 @@ static void note_result(el_entry_driver *driver, const el_error *err) {
  * definite. The session ends for the same reason, and the waiter starts again with the next
  * lease. */
 static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
-                            el_entry_event *event) {
-  event->outcome.is_definite = event->outcome.is_retriable = true;
+                            el_entry_answer *seen) {
+  seen->outcome.is_definite = seen->outcome.is_retriable = true;
   el_session_driver_lease_gone(driver->session->driver, driver->keys.lease,
                                err);
 }
@@ -55,25 +55,33 @@ static void tell_holder(el_entry_driver *driver, const el_entry_action *action,
   if (label.len > 0) driver->session->entry_events->saw_holder(driver, label);
 }
 
+static int64_t proven_rev(const el_entry_driver *driver, int64_t now_ms) {
+  return el_session_driver_proven_rev(driver->session->driver, now_ms);
+}
+
 static void on_answer(el_request *request, el_txn_answer *answer) {
+  EL_UNINITIALIZED el_entry_actions actions;
   el_sent *out = EL_CONTAINER_OF(request, el_sent, request);
   el_entry_driver *driver = out->driver;
-  el_entry_event event;
+  el_entry_answer seen;
+  int64_t now_ms = el_now_ms();
   driver->sent = NULL;
   if (answer == NULL) { /* the client stops */
     driver->entry.in_flight = EL_REQUEST_NONE;
     free(out);
     return;
   }
-  el_lock_txn_read(&driver->keys, &out->action, answer, &event);
+  el_lock_txn_read(&driver->keys, &out->action, answer, &seen);
   note_result(driver, &answer->err);
   if (answer->err.is_lease_gone) {
-    tell_lease_gone(driver, &answer->err, &event);
+    tell_lease_gone(driver, &answer->err, &seen);
   }
-  if (event.outcome.is_done) tell_holder(driver, &out->action, answer);
+  if (seen.outcome.is_done) tell_holder(driver, &out->action, answer);
   el_txn_answer_free(answer);
   free(out);
-  step(driver, &event);
+  seen.proven_rev = proven_rev(driver, now_ms);
+  el_entry_answered(&driver->entry, &seen, now_ms, &actions);
+  step(driver, &actions);
 }
 
 /* Tells whether the next request of the entry is a background request. Audit reads and retries are,
@@ -134,37 +142,52 @@ static int64_t all_created_rev(const el_entry_driver *driver) {
   return last;
 }
 
-static void on_watch_event(el_watch *watch, const el_watch_event *from) {
-  static const int kinds[] = {
-      [EL_WATCH_CREATED] = EL_ENTRY_ON_WATCH_CREATED,
-      [EL_WATCH_DELETED] = EL_ENTRY_ON_WATCH_DELETED,
-      [EL_WATCH_PUT] = EL_ENTRY_ON_WATCH_PUT,
-      [EL_WATCH_REFUSED] = EL_ENTRY_ON_WATCH_REFUSED,
-  };
-  el_key_watch *watched = EL_CONTAINER_OF(watch, el_key_watch, watch);
+static void on_watch_created(el_key_watch *watched, int64_t rev) {
+  EL_UNINITIALIZED el_entry_actions actions;
   el_entry_driver *driver = watched->driver;
-  el_entry_event event = {.rev = from->rev, .lease = from->lease};
-  bool is_behind;
-  event.kind = kinds[from->kind];
-  event.is_detached =
-      from->kind == EL_WATCH_PUT && el_key_is_detached(from->key, from->lease);
-  if (from->kind == EL_WATCH_REFUSED) {
-    note_result(driver, &from->err);
-    watched->seen_rev = 1;
-  } else if (from->kind == EL_WATCH_CREATED) {
-    EL_COUNT(&driver->session->shared->counters, watches, 1);
-    /* the watch was created again, on a member that is behind */
-    is_behind = from->rev < watched->seen_rev;
-    watched->seen_rev = from->rev;
-    event.rev = is_behind ? from->rev : all_created_rev(driver);
-    if (event.rev == 0) return;
-  } else if (from->rev < watched->seen_rev) {
-    /* The watch was in the cache before, and the entry has already read a later state. */
-    return;
-  } else {
-    watched->seen_rev = from->rev;
+  /* the watch was created again, on a member that is behind */
+  bool is_behind = rev < watched->seen_rev;
+  EL_COUNT(&driver->session->shared->counters, watches, 1);
+  watched->seen_rev = rev;
+  if (!is_behind) rev = all_created_rev(driver);
+  if (rev == 0) return;
+  el_entry_watch_created(&driver->entry, rev, &actions);
+  step(driver, &actions);
+}
+
+static void on_key_changed(el_key_watch *watched, const el_watch_event *event) {
+  EL_UNINITIALIZED el_entry_actions actions;
+  el_entry_driver *driver = watched->driver;
+  el_key_change change = EL_KEY_PUT;
+  /* The watch was in the cache before, and the entry has already read a later state. */
+  if (event->rev < watched->seen_rev) return;
+  watched->seen_rev = event->rev;
+  if (event->kind == EL_WATCH_DELETED) {
+    change = EL_KEY_DELETED;
+  } else if (el_key_is_detached(event->key, event->lease)) {
+    change = EL_KEY_DETACHED;
   }
-  step(driver, &event);
+  el_entry_key_changed(&driver->entry, event->rev, change,
+                       proven_rev(driver, el_now_ms()) != 0, &actions);
+  step(driver, &actions);
+}
+
+static void on_watch_event(el_watch *watch, const el_watch_event *event) {
+  el_key_watch *watched = EL_CONTAINER_OF(watch, el_key_watch, watch);
+  switch (event->kind) {
+    case EL_WATCH_CREATED:
+      on_watch_created(watched, event->rev);
+      return;
+    case EL_WATCH_DELETED:
+    case EL_WATCH_PUT:
+      on_key_changed(watched, event);
+      return;
+    case EL_WATCH_REFUSED:
+      watched->seen_rev = 1;
+      note_result(watched->driver, &event->err);
+      el_entry_driver_signal(watched->driver, EL_ENTRY_ON_WATCH_REFUSED);
+      return;
+  }
 }
 
 static bool is_own_key(const el_entry_driver *driver, el_bytes key) {
@@ -327,16 +350,11 @@ static bool has_missed(const el_entry_driver *driver) {
          all_created_rev(driver) > entry->watch_rev;
 }
 
-static void take(el_entry_driver *driver, const el_entry_event *event) {
-  EL_UNINITIALIZED el_entry_actions actions;
-  el_entry_event known = *event;
-  int64_t now_ms = el_now_ms();
-  known.proven_rev =
-      el_session_driver_proven_rev(driver->session->driver, now_ms);
-  el_entry_step(&driver->entry, &known, now_ms, &actions);
+static void carry_out_all(el_entry_driver *driver,
+                          const el_entry_actions *actions) {
   note_state(driver);
-  for (int i = 0; i < actions.n; i++) {
-    carry_out(driver, &actions.list[i]);
+  for (int i = 0; i < actions->n; i++) {
+    carry_out(driver, &actions->list[i]);
   }
 }
 
@@ -359,25 +377,26 @@ static bool withdraw(el_entry_driver *driver) {
   return true;
 }
 
-static void step(el_entry_driver *driver, const el_entry_event *event) {
-  static const el_entry_event withdrawn = {
-      .kind = EL_ENTRY_ON_ANSWER,
+/* step completes a step of the entry, which has filled |actions|. */
+static void step(el_entry_driver *driver, el_entry_actions *actions) {
+  static const el_entry_answer withdrawn = {
       .outcome = {.is_definite = true, .is_retriable = true}};
-  take(driver, event);
+  carry_out_all(driver, actions);
   while (withdraw(driver)) {
-    take(driver, &withdrawn);
+    el_entry_answered(&driver->entry, &withdrawn, el_now_ms(), actions);
+    carry_out_all(driver, actions);
   }
   if (has_missed(driver)) {
-    take(driver, &(el_entry_event){.kind = EL_ENTRY_ON_WATCH_CREATED,
-                                   .rev = all_created_rev(driver)});
+    el_entry_watch_created(&driver->entry, all_created_rev(driver), actions);
+    carry_out_all(driver, actions);
   }
   driver->session->entry_events->stepped(driver); /* may free |driver| */
 }
 
-void el_entry_driver_signal(el_entry_driver *driver, int kind) {
-  el_entry_event event = {0};
-  event.kind = kind;
-  step(driver, &event);
+void el_entry_driver_signal(el_entry_driver *driver, el_entry_signal signal) {
+  EL_UNINITIALIZED el_entry_actions actions;
+  el_entry_step(&driver->entry, signal, el_now_ms(), &actions);
+  step(driver, &actions);
 }
 
 void el_entry_driver_start(el_entry_driver *driver, bool try_once,
@@ -403,8 +422,9 @@ void el_entry_driver_expedite(el_entry_driver *driver) {
 }
 
 void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end) {
-  el_entry_event dead = {.kind = EL_ENTRY_ON_SESSION_ENDED, .session_end = end};
-  step(driver, &dead);
+  EL_UNINITIALIZED el_entry_actions actions;
+  el_entry_session_ended(&driver->entry, end, &actions);
+  step(driver, &actions);
 }
 
 static void on_timer(el_timer *timer) {
@@ -414,9 +434,9 @@ static void on_timer(el_timer *timer) {
 
 void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
                               bool detached) {
-  el_entry_event event = {
-      .kind = EL_ENTRY_ON_KEY_GONE, .rev = rev, .is_detached = detached};
-  step(driver, &event);
+  EL_UNINITIALIZED el_entry_actions actions;
+  el_entry_key_gone(&driver->entry, rev, detached, &actions);
+  step(driver, &actions);
 }
 
 static void on_key_checked(el_checked_key *key, bool is_found,
@@ -430,18 +450,18 @@ static void on_key_checked(el_checked_key *key, bool is_found,
 }
 
 void el_client_session_settle_proving(el_client_session *session) {
-  int kind;
+  el_entry_signal signal;
   int64_t renewed_ms;
   el_entry_driver *driver, *next;
   if (TAILQ_EMPTY(&session->proving)) return;
-  kind = el_session_driver_is_proven(session->driver, el_now_ms())
-             ? EL_ENTRY_ON_LEASE_PROVEN
-             : EL_ENTRY_ON_LEASE_UNPROVEN;
+  signal = el_session_driver_is_proven(session->driver, el_now_ms())
+               ? EL_ENTRY_ON_LEASE_PROVEN
+               : EL_ENTRY_ON_LEASE_UNPROVEN;
   renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
   for (driver = TAILQ_FIRST(&session->proving); driver != NULL; driver = next) {
     next = TAILQ_NEXT(driver, proving_link);
     if (driver->entry.state == EL_ENTRY_PROVING) {
-      el_entry_driver_signal(driver, kind);
+      el_entry_driver_signal(driver, signal);
     } else if (renewed_ms >= driver->entry.confirm_ms) {
       el_entry_driver_signal(driver, EL_ENTRY_ON_LEASE_CONFIRMED);
     }

@@ -73,8 +73,8 @@ void el_entry_driver_destroy(el_entry_driver *driver);
 void el_entry_driver_start(el_entry_driver *driver, bool try_once,
                            el_bytes value);
 
-/* el_entry_driver_signal steps the entry with an event that has no fields but |kind|. @thread io */
-void el_entry_driver_signal(el_entry_driver *driver, int kind);
+/* el_entry_driver_signal steps the entry with |signal|. @thread io */
+void el_entry_driver_signal(el_entry_driver *driver, el_entry_signal signal);
 
 /* el_entry_driver_key_gone tells the entry that another request did not find its key with the
  * create_revision |rev|. |detached|: that request found the key, but attached to another lease or

@@ -210,7 +210,7 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
   el_session_event event = {.kind = EL_SESSION_ON_READ_ANSWER,
                             .term = answer->term,
                             .rev = answer->rev};
-  el_entry_event seen;
+  el_entry_answer seen;
   el_checked_key *key;
   bool is_there;
   el_lock_txn_read(&check->keys, &READ_CHECK, answer, &seen);

@@ -115,9 +115,9 @@ static void unwatch(el_entry *entry, el_entry_actions *out) {
   entry->must_reread = false;
 }
 
-static void retry_later(el_entry *entry, const el_entry_event *event,
+static void retry_later(el_entry *entry, const el_entry_answer *answer,
                         int64_t now_ms) {
-  entry->wake_at = el_retry_next(&event->outcome, now_ms, &entry->failures,
+  entry->wake_at = el_retry_next(&answer->outcome, now_ms, &entry->failures,
                                  (uint64_t)entry->lease + (uint64_t)entry->rev);
 }
 
@@ -162,16 +162,21 @@ static void start_release(el_entry *entry, el_entry_actions *out) {
   }
 }
 
-/* Begins a release when our first key is known to be gone. */
-static void release_rest(el_entry *entry, el_entry_actions *out) {
-  if (!el_mode_has_more_keys(entry->mode)) {
-    entry->rev = 0;
-  } /* else the other keys, or the markers, are still to be deleted */
-  start_release(entry, out);
-}
-
 static void report_lost(el_loss loss, el_entry_actions *out) {
   push(out, EL_ENTRY_REPORT_LOST)->loss = loss;
+}
+
+/* Ends the hold or the wait, because our first key is gone, or is detached from our lease. */
+static void lose_key(el_entry *entry, bool is_detached, el_entry_actions *out) {
+  if (entry->state == EL_ENTRY_HELD) {
+    report_lost(is_detached ? EL_LOSS_REPLACED : EL_LOSS_DELETED, out);
+  } else {
+    push(out, EL_ENTRY_REPORT_KEY_LOST);
+  }
+  if (!is_detached && !el_mode_has_more_keys(entry->mode)) {
+    entry->rev = 0;
+  } /* else the key, our other keys, or the markers are still to be deleted */
+  start_release(entry, out);
 }
 
 /* Reports the end of a wait with the action kind |report|, and deletes the key. */
@@ -199,84 +204,85 @@ static void start(el_entry *entry, el_entry_actions *out) {
 /* ---- the answer to the request in flight ---- */
 
 /* Limits the number to UINT16_MAX: a number that is too small only costs an additional read. */
-static void set_n_blockers(el_entry *entry, const el_entry_event *event) {
-  entry->n_blockers =
-      event->n_blockers < UINT16_MAX ? (uint16_t)event->n_blockers : UINT16_MAX;
+static void set_n_blockers(el_entry *entry, const el_entry_answer *answer) {
+  entry->n_blockers = answer->n_blockers < UINT16_MAX
+                          ? (uint16_t)answer->n_blockers
+                          : UINT16_MAX;
 }
 
-static void wait_for_predecessor(el_entry *entry, const el_entry_event *event,
+static void wait_for_predecessor(el_entry *entry, const el_entry_answer *answer,
                                  int64_t now_ms, el_entry_actions *out) {
   if (entry->is_try) {
     fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
     return;
   }
   entry->state = EL_ENTRY_WAITING;
-  entry->predecessor = event->predecessor;
-  set_n_blockers(entry, event);
+  entry->predecessor = answer->predecessor;
+  set_n_blockers(entry, answer);
   entry->must_reread = false;
-  watch(entry, out, event->predecessor,
-        entry->mode == EL_MODE_PERMIT ? event->walk.rev
-                                      : event->rev - event->is_batched);
+  watch(entry, out, answer->predecessor,
+        entry->mode == EL_MODE_PERMIT ? answer->walk.rev
+                                      : answer->rev - answer->is_batched);
   entry->has_asked_holder = false;
   entry->wake_at = now_ms + FIRST_READ_MS;
 }
 
-/* Reports |event|, the answer to a request in which a quorum has seen our key, as a proof. */
-static void report_proof(const el_entry_event *event, el_entry_actions *out) {
+/* Reports |answer|, to a request in which a quorum has seen our key, as a proof. */
+static void report_proof(const el_entry_answer *answer, el_entry_actions *out) {
   el_entry_action *proof = push(out, EL_ENTRY_REPORT_PROOF);
-  proof->sent_ms = event->outcome.sent_ms;
-  proof->term = event->term;
-  proof->rev = event->rev;
+  proof->sent_ms = answer->outcome.sent_ms;
+  proof->term = answer->term;
+  proof->rev = answer->rev;
 }
 
-/* |event| shows our key and no older key that blocks it. The lock is granted when the session has
+/* |answer| shows our key and no older key that blocks it. The lock is granted when the session has
  * proven that its lease is alive. */
-static void on_first_in_queue(el_entry *entry, const el_entry_event *event,
+static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
                               el_entry_actions *out) {
   unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
   entry->is_fresh = true;
   entry->failures = 0;
   entry->wake_at = 0;
-  if (!event->is_serializable) report_proof(event, out);
+  if (!answer->is_serializable) report_proof(answer, out);
 }
 
 /* Handles the failure of an enqueue or a try, whose outcome may be unknown. A repeat is harmless,
  * because it puts our key only if the key does not exist. If the caller gives up, and the key is
  * put later, an audit of the session finds it. */
-static void on_put_failed(el_entry *entry, const el_entry_event *event,
+static void on_put_failed(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms, el_entry_actions *out) {
-  if (!event->outcome.is_definite) {
+  if (!answer->outcome.is_definite) {
     push(out, EL_ENTRY_REPORT_PUT_IN_DOUBT);
   }
-  if (!event->outcome.is_definite && entry->has_session_ended) {
+  if (!answer->outcome.is_definite && entry->has_session_ended) {
     /* no lease audit of the session will find the key */
     entry->state = EL_ENTRY_AUDITING;
     send_read(entry, out, false);
   } else if (!entry->is_wanted) {
     release_next(entry, out);
-  } else if (event->outcome.is_retriable) {
-    retry_later(entry, event, now_ms);
+  } else if (answer->outcome.is_retriable) {
+    retry_later(entry, answer, now_ms);
   } else {
     fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
   }
 }
 
-static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
+static void on_enqueue_answer(el_entry *entry, const el_entry_answer *answer,
                               int64_t now_ms, el_entry_actions *out) {
-  entry->rev = event->own.rev;
+  entry->rev = answer->own.rev;
   entry->failures = 0;
   if (!entry->is_wanted) {
     release_next(entry, out);
-  } else if (event->is_truncated) {
+  } else if (answer->is_truncated) {
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
-    send_walk(entry, out, EL_REQUEST_READ, &event->walk);
-  } else if (event->predecessor.rev != 0) {
-    report_proof(event, out);
-    wait_for_predecessor(entry, event, now_ms, out);
+    send_walk(entry, out, EL_REQUEST_READ, &answer->walk);
+  } else if (answer->predecessor.rev != 0) {
+    report_proof(answer, out);
+    wait_for_predecessor(entry, answer, now_ms, out);
   } else {
-    on_first_in_queue(entry, event, out);
+    on_first_in_queue(entry, answer, out);
   }
 }
 
@@ -285,28 +291,28 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
  * create_revision. It fails only if another key was put since. Frequent writes below the name could
  * make further tries fail for ever. So after the second try the entry enqueues, and leaves the
  * queue if it is not first. */
-static void on_try_answer(el_entry *entry, const el_entry_event *event,
+static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms, el_entry_actions *out) {
-  if (event->is_put) {
-    on_enqueue_answer(entry, event, now_ms, out);
+  if (answer->is_put) {
+    on_enqueue_answer(entry, answer, now_ms, out);
     return;
   }
-  entry->rev = event->own.rev;
+  entry->rev = answer->own.rev;
   entry->failures = 0;
   if (!entry->is_wanted) {
     release_next(entry, out);
-  } else if (event->is_locked) {
+  } else if (answer->is_locked) {
     fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
-  } else if (event->is_truncated && entry->bound_rev == 1) {
-    send_walk(entry, out, EL_REQUEST_TRY, &event->walk);
-  } else if (event->is_partial ||
-             (event->own.rev != 0 && event->own.lease != entry->lease)) {
+  } else if (answer->is_truncated && entry->bound_rev == 1) {
+    send_walk(entry, out, EL_REQUEST_TRY, &answer->walk);
+  } else if (answer->is_partial ||
+             (answer->own.rev != 0 && answer->own.lease != entry->lease)) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
-  } else if (event->own.rev != 0 && !event->is_truncated) {
-    on_first_in_queue(entry, event, out);
+  } else if (answer->own.rev != 0 && !answer->is_truncated) {
+    on_first_in_queue(entry, answer, out);
   } else if (entry->bound_rev == 1) {
     /* No key blocks: try again, accepting the keys that exist now. */
-    entry->bound_rev = event->walk.rev + 1;
+    entry->bound_rev = answer->walk.rev + 1;
     send_try(entry, out);
   } else {
     entry->state = EL_ENTRY_ENQUEUING;
@@ -318,85 +324,78 @@ static void on_try_answer(el_entry *entry, const el_entry_event *event,
  * revision is not below that of a fresh proof of our lease. Otherwise the member that answered may
  * be far behind: its state shows that the predecessor is gone, but not that our own key has gone
  * since. */
-static bool is_recent_enough(const el_entry_event *read) {
+static bool is_recent_enough(const el_entry_answer *read) {
   return !read->is_serializable ||
          (read->proven_rev != 0 && read->rev >= read->proven_rev);
 }
 
-static bool is_stale(const el_entry *entry, const el_entry_event *event) {
-  return event->is_serializable &&
-         (event->rev < entry->rev || event->rev < entry->watch_rev);
+static bool is_stale(const el_entry *entry, const el_entry_answer *answer) {
+  return answer->is_serializable &&
+         (answer->rev < entry->rev || answer->rev < entry->watch_rev);
 }
 
 /* No key that is put later is older than ours. So if a serializable read shows no older key, that
  * is final, provided that its revision is not below that of our key. To know that our own key
  * exists takes a linearizable read, or a fresh proof of the lease: while the lease is alive, only
  * an operator can delete the key, and that could only have happened after the proof. */
-static void on_read_waiting(el_entry *entry, const el_entry_event *event,
-                            int64_t now_ms, el_entry_actions *out) {
-  if (is_stale(entry, event)) {
-    send_read(entry, out, false);
-  } else if (event->own.rev != entry->rev || event->is_partial) {
-    push(out, EL_ENTRY_REPORT_KEY_LOST);
-    release_rest(entry, out);
-  } else if (event->own.lease != entry->lease) {
-    fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
-  } else if (event->is_truncated) {
-    send_walk(entry, out, EL_REQUEST_READ, &event->walk);
-  } else if (event->predecessor.rev != 0 ? entry->must_reread
-                                         : !is_recent_enough(event)) {
+static void on_queue_read(el_entry *entry, const el_entry_answer *answer,
+                          int64_t now_ms, el_entry_actions *out) {
+  if (answer->is_truncated) {
+    send_walk(entry, out, EL_REQUEST_READ, &answer->walk);
+  } else if (answer->predecessor.rev != 0 ? entry->must_reread
+                                          : !is_recent_enough(answer)) {
     /* Events that came during the read do not matter if no key is older than ours. If they did, the
      * keys of a busy semaphore, which come and go all the time, would keep a waiter from its
      * permit. */
     entry->must_reread = false;
     send_read(entry, out, false);
-  } else if (event->predecessor.rev == 0) {
-    on_first_in_queue(entry, event, out);
-  } else if (el_queue_keys_are_equal(&event->predecessor,
+  } else if (answer->predecessor.rev == 0) {
+    on_first_in_queue(entry, answer, out);
+  } else if (el_queue_keys_are_equal(&answer->predecessor,
                                      &entry->predecessor)) {
-    set_n_blockers(entry, event);
+    set_n_blockers(entry, answer);
     entry->wake_at =
         now_ms + (entry->has_asked_holder ? entry->reread_ms : FIRST_READ_MS);
   } else {
-    wait_for_predecessor(entry, event, now_ms, out);
+    wait_for_predecessor(entry, answer, now_ms, out);
   }
 }
 
-static void on_read_held(el_entry *entry, const el_entry_event *event,
-                         el_entry_actions *out) {
-  if (is_stale(entry, event)) {
+static void on_key_read(el_entry *entry, const el_entry_answer *answer,
+                        int64_t now_ms, el_entry_actions *out) {
+  if (is_stale(entry, answer)) {
     send_read(entry, out, false);
-  } else if (event->own.rev != entry->rev || event->is_partial) {
-    report_lost(EL_LOSS_DELETED, out);
-    release_rest(entry, out);
-  } else if (event->own.lease != entry->lease) {
-    report_lost(EL_LOSS_REPLACED, out);
-    start_release(entry, out);
+  } else if (answer->own.rev != entry->rev || answer->is_partial) {
+    lose_key(entry, false, out);
+  } else if (answer->own.lease != entry->lease) {
+    lose_key(entry, true, out);
+  } else if (entry->state == EL_ENTRY_WAITING) {
+    on_queue_read(entry, answer, now_ms, out);
   } else if (entry->must_reread) {
     entry->must_reread = false;
     send_read(entry, out, false);
   }
 }
 
-static void on_read_auditing(el_entry *entry, const el_entry_event *event,
+static void on_read_auditing(el_entry *entry, const el_entry_answer *answer,
                              int64_t now_ms, el_entry_actions *out) {
   if (entry->is_wanted) {
     start(entry, out);
-  } else if (!event->outcome.is_done && event->outcome.is_retriable) {
-    retry_later(entry, event, now_ms);
+  } else if (!answer->outcome.is_done && answer->outcome.is_retriable) {
+    retry_later(entry, answer, now_ms);
   } else {
     /* 0: the key does not exist, or the read was refused */
-    entry->rev = event->own.rev;
+    entry->rev = answer->own.rev;
     entry->failures = 0;
     release_next(entry, out);
   }
 }
 
-static void on_read_answer(el_entry *entry, const el_entry_event *event,
+static void on_read_answer(el_entry *entry, const el_entry_answer *answer,
                            int64_t now_ms, el_entry_actions *out) {
   switch (entry->state) {
     case EL_ENTRY_AUDITING:
-      on_read_auditing(entry, event, now_ms, out);
+      on_read_auditing(entry, answer, now_ms, out);
       return;
     case EL_ENTRY_RELEASING:
       release_next(entry, out);
@@ -410,26 +409,23 @@ static void on_read_answer(el_entry *entry, const el_entry_event *event,
       assert(!"a read was answered in a state that sends none");
       return;
   }
-  if (!event->outcome.is_done && event->outcome.is_retriable) {
-    retry_later(entry, event, now_ms);
-  } else if (!event->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
+  if (!answer->outcome.is_done && answer->outcome.is_retriable) {
+    retry_later(entry, answer, now_ms);
+  } else if (!answer->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
     fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
-  } else if (!event->outcome.is_done) {
+  } else if (!answer->outcome.is_done) {
     /* the read was refused; the session's proofs decide whether the hold goes on */
     entry->wake_at = 0;
-  } else if (entry->state == EL_ENTRY_WAITING) {
-    entry->failures = 0;
-    on_read_waiting(entry, event, now_ms, out);
   } else {
     entry->failures = 0;
-    on_read_held(entry, event, out);
+    on_key_read(entry, answer, now_ms, out);
   }
 }
 
-static void on_delete_failed(el_entry *entry, const el_entry_event *event,
+static void on_delete_failed(el_entry *entry, const el_entry_answer *answer,
                              int64_t now_ms, el_entry_actions *out) {
-  bool is_refused = el_outcome_is_final(&event->outcome);
-  if (!event->outcome.is_definite) {
+  bool is_refused = el_outcome_is_final(&answer->outcome);
+  if (!answer->outcome.is_definite) {
     entry->may_be_deleted = true;
   } else if (is_refused && entry->must_report_release) {
     /* report it once; the key is deleted with the lease at the latest */
@@ -439,7 +435,7 @@ static void on_delete_failed(el_entry *entry, const el_entry_event *event,
   if (is_refused && entry->has_session_ended) {
     entry->state = EL_ENTRY_ENDED;
   } else {
-    retry_later(entry, event, now_ms);
+    retry_later(entry, answer, now_ms);
   }
 }
 
@@ -447,55 +443,56 @@ static void on_delete_failed(el_entry *entry, const el_entry_event *event,
  * If it does not find the key after an attempt of unknown outcome, that attempt has deleted the
  * key, provided that the lease was alive until then. If the lease was not alive, the key may have
  * been gone before our delete, and another client may have held the lock during our hold. */
-static void on_delete_answer(el_entry *entry, const el_entry_event *event,
+static void on_delete_answer(el_entry *entry, const el_entry_answer *answer,
                              int64_t now_ms, el_entry_actions *out) {
-  if (!event->outcome.is_done) {
-    on_delete_failed(entry, event, now_ms, out);
-  } else if (event->is_partial) {
+  if (!answer->outcome.is_done) {
+    on_delete_failed(entry, answer, now_ms, out);
+  } else if (answer->is_partial) {
     end_release(entry, false, out);
-  } else if (entry->must_report_release && !event->is_deleted &&
+  } else if (entry->must_report_release && !answer->is_deleted &&
              entry->may_be_deleted && !entry->has_session_ended) {
     entry->state = EL_ENTRY_CONFIRMING;
     entry->confirm_ms = now_ms;
     push(out, EL_ENTRY_CONFIRM_LEASE);
   } else {
     end_release(entry,
-                event->is_deleted ||
+                answer->is_deleted ||
                     (entry->may_be_deleted && !entry->has_lease_ended_early),
                 out);
   }
 }
 
-static void on_answer(el_entry *entry, const el_entry_event *event,
-                      int64_t now_ms, el_entry_actions *out) {
+void el_entry_answered(el_entry *entry, const el_entry_answer *answer,
+                       int64_t now_ms, el_entry_actions *out) {
   el_request_kind request = entry->in_flight;
+  out->n = 0;
   entry->in_flight = EL_REQUEST_NONE;
-  if (request != EL_REQUEST_READ && !event->outcome.is_done &&
-      !event->outcome.is_definite) {
+  if (request != EL_REQUEST_READ && !answer->outcome.is_done &&
+      !answer->outcome.is_definite) {
     entry->has_request_in_doubt = true;
   }
   if (entry->state == EL_ENTRY_ENDED) return;
-  if (event->is_too_large && entry->is_wanted) {
+  if (answer->is_too_large && entry->is_wanted) {
     /* etcd has applied the request, so that an enqueue or a try now finds our key if it was put */
-    send_walk(entry, out, request, &event->walk);
+    send_walk(entry, out, request, &answer->walk);
     return;
   }
   switch (request) {
     case EL_REQUEST_TRY:
     case EL_REQUEST_ENQUEUE:
-      if (!event->outcome.is_done) {
-        on_put_failed(entry, event, now_ms, out);
+      if (!answer->outcome.is_done) {
+        on_put_failed(entry, answer, now_ms, out);
       } else if (request == EL_REQUEST_TRY) {
-        on_try_answer(entry, event, now_ms, out);
+        on_try_answer(entry, answer, now_ms, out);
       } else {
-        on_enqueue_answer(entry, event, now_ms, out);
+        on_enqueue_answer(entry, answer, now_ms, out);
       }
       return;
     case EL_REQUEST_READ:
-      on_read_answer(entry, event, now_ms, out);
+      on_read_answer(entry, answer, now_ms, out);
       return;
     case EL_REQUEST_DELETE:
-      on_delete_answer(entry, event, now_ms, out);
+      on_delete_answer(entry, answer, now_ms, out);
       return;
     case EL_REQUEST_NONE:
       assert(!"an answer to no request");
@@ -567,46 +564,36 @@ static void read_soon(el_entry *entry, bool is_serializable,
   }
 }
 
-static void on_own_key_event(el_entry *entry, const el_entry_event *event,
-                             el_entry_actions *out) {
-  /* A restored member may replay the deletion of an earlier key (etcd issue 15271). */
-  if (event->rev <= entry->rev) return;
-  if (event->kind == EL_ENTRY_ON_WATCH_DELETED) {
-    report_lost(EL_LOSS_DELETED, out);
-    release_rest(entry, out);
-  } else if (event->lease != entry->lease) {
-    report_lost(EL_LOSS_REPLACED, out);
-    start_release(entry, out);
-  }
-}
-
 /* If the watch was created at the revision of the answer that led to it, no event was missed. At
  * any other revision the entry reads: between the answer and a later revision an event may have
  * been missed, and an earlier revision is that of a member that is behind, or of another store. */
-static void on_watch_created(el_entry *entry, int64_t rev,
-                             el_entry_actions *out) {
+void el_entry_watch_created(el_entry *entry, int64_t rev,
+                            el_entry_actions *out) {
+  out->n = 0;
   if (!entry->is_watching || rev == entry->watch_rev) return;
   entry->watch_rev = rev;
   read_soon(entry, true, out);
 }
 
-static void on_watch(el_entry *entry, const el_entry_event *event,
-                     el_entry_actions *out) {
-  bool has_left =
-      event->kind == EL_ENTRY_ON_WATCH_DELETED || event->is_detached;
+void el_entry_key_changed(el_entry *entry, int64_t rev, el_key_change change,
+                          bool is_proven, el_entry_actions *out) {
+  out->n = 0;
   if (!entry->is_watching) return;
-  if (event->rev > entry->watch_rev && entry->state == EL_ENTRY_WAITING) {
-    entry->watch_rev = event->rev;
+  if (rev > entry->watch_rev && entry->state == EL_ENTRY_WAITING) {
+    entry->watch_rev = rev;
   }
   if (entry->state == EL_ENTRY_HELD) {
-    on_own_key_event(entry, event, out);
-  } else if (has_left && entry->n_blockers > 1 &&
+    /* A restored member may replay the deletion of an earlier key (etcd issue 15271). */
+    if (rev > entry->rev && change != EL_KEY_PUT) {
+      lose_key(entry, change == EL_KEY_DETACHED, out);
+    }
+  } else if (change != EL_KEY_PUT && entry->n_blockers > 1 &&
              entry->in_flight == EL_REQUEST_NONE) {
     /* not while a read is in flight: its answer may or may not count this key */
     entry->n_blockers--;
-  } else if (has_left || entry->mode == EL_MODE_READ) {
+  } else if (change != EL_KEY_PUT || entry->mode == EL_MODE_READ) {
     /* to a reader, a put may be the marker of a writer's downgrade */
-    read_soon(entry, event->proven_rev != 0, out);
+    read_soon(entry, is_proven, out);
   }
 }
 
@@ -625,21 +612,13 @@ static void on_lease_proven(el_entry *entry, int64_t now_ms,
   }
 }
 
-/* Ignores an event about an earlier key of this entry, which had another create_revision. */
-static void on_key_gone(el_entry *entry, const el_entry_event *event,
-                        el_entry_actions *out) {
-  if (event->rev != entry->rev) return;
-  if (entry->state == EL_ENTRY_HELD) {
-    report_lost(event->is_detached ? EL_LOSS_REPLACED : EL_LOSS_DELETED, out);
-  } else if (entry->state == EL_ENTRY_PROVING) {
-    push(out, EL_ENTRY_REPORT_KEY_LOST);
-  } else {
-    return;
-  }
-  if (event->is_detached) {
-    start_release(entry, out);
-  } else {
-    release_rest(entry, out);
+/* Ignores an earlier key of this entry, which had another create_revision. */
+void el_entry_key_gone(el_entry *entry, int64_t rev, bool is_detached,
+                       el_entry_actions *out) {
+  out->n = 0;
+  if (rev == entry->rev &&
+      (entry->state == EL_ENTRY_HELD || entry->state == EL_ENTRY_PROVING)) {
+    lose_key(entry, is_detached, out);
   }
 }
 
@@ -718,21 +697,21 @@ static bool must_delete_key(const el_entry *entry, el_session_end end) {
 /* A release that a holder waits for goes on after the end of the session, because only the answer
  * to the delete tells whether the key still existed. If a second event of this kind comes, the
  * entry ends. */
-static void on_session_ended(el_entry *entry, const el_entry_event *event,
-                             el_entry_actions *out) {
-  if (must_delete_key(entry, event->session_end)) {
+void el_entry_session_ended(el_entry *entry, el_session_end end,
+                            el_entry_actions *out) {
+  out->n = 0;
+  if (must_delete_key(entry, end)) {
     on_left_to_expire(entry, out);
     return;
   }
   if (entry->state == EL_ENTRY_RELEASING && entry->must_report_release &&
       !entry->has_session_ended) {
     entry->has_session_ended = true;
-    entry->has_lease_ended_early = event->session_end == EL_SESSION_END_EARLY;
+    entry->has_lease_ended_early = end == EL_SESSION_END_EARLY;
     return;
   }
   if (entry->state == EL_ENTRY_CONFIRMING) {
-    push(out, EL_ENTRY_REPORT_RELEASED)->is_found =
-        event->session_end != EL_SESSION_END_EARLY;
+    push(out, EL_ENTRY_REPORT_RELEASED)->is_found = end != EL_SESSION_END_EARLY;
   } else if (entry->state == EL_ENTRY_HELD) {
     report_lost(EL_LOSS_REVOKED, out);
   } else if (entry->state == EL_ENTRY_WAITING ||
@@ -747,26 +726,16 @@ static void on_session_ended(el_entry *entry, const el_entry_event *event,
   entry->wake_at = 0;
 }
 
-void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
+void el_entry_step(el_entry *entry, el_entry_signal signal, int64_t now_ms,
                    el_entry_actions *out) {
   out->n = 0;
-  switch (event->kind) {
+  switch (signal) {
     case EL_ENTRY_ON_ACQUIRE:
     case EL_ENTRY_ON_TRY:
-      on_acquire(entry, event->kind == EL_ENTRY_ON_TRY, out);
+      on_acquire(entry, signal == EL_ENTRY_ON_TRY, out);
       return;
     case EL_ENTRY_ON_RELEASE:
       on_release(entry, out);
-      return;
-    case EL_ENTRY_ON_ANSWER:
-      on_answer(entry, event, now_ms, out);
-      return;
-    case EL_ENTRY_ON_WATCH_CREATED:
-      on_watch_created(entry, event->rev, out);
-      return;
-    case EL_ENTRY_ON_WATCH_DELETED:
-    case EL_ENTRY_ON_WATCH_PUT:
-      on_watch(entry, event, out);
       return;
     case EL_ENTRY_ON_WATCH_REFUSED:
       if (entry->state == EL_ENTRY_WAITING) {
@@ -798,12 +767,6 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
       return;
     case EL_ENTRY_ON_KEY_FOUND:
       on_key_found(entry, out);
-      return;
-    case EL_ENTRY_ON_KEY_GONE:
-      on_key_gone(entry, event, out);
-      return;
-    case EL_ENTRY_ON_SESSION_ENDED:
-      on_session_ended(entry, event, out);
       return;
     case EL_ENTRY_ON_TIMER:
       on_timer(entry, out);

@@ -1,8 +1,8 @@
 /* entry: one entry in the queue of a lock, as a pure step function.
  *
  * An entry belongs to one session and one queue. It has at most one key in etcd; the entry of a
- * multi-lock has one key in each of its queues. el_entry_step applies one event and returns the
- * actions that lock/entry_driver.c must carry out. The step function has no I/O, clock or thread.
+ * multi-lock has one key in each of its queues. A step function applies one event and returns the
+ * actions that lock/entry_driver.c must carry out. It has no I/O, clock or thread.
  *
  *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> AUDITING
  *   TRYING      lock free -> PROVING; locked -> IDLE
@@ -103,81 +103,71 @@ typedef struct el_walk {
   bool is_shrunk;
 } el_walk;
 
-/* el_entry_event is one event for an entry. The comment of a field names the kinds that use it. */
-typedef struct el_entry_event {
-  enum {
-    EL_ENTRY_ON_ACQUIRE, /* wait in the queue */
-    EL_ENTRY_ON_TRY,     /* acquire only if the lock is free */
-    EL_ENTRY_ON_RELEASE, /* release the hold, or give up the wait */
-    /* the request in flight was answered, or has failed */
-    EL_ENTRY_ON_ANSWER,
-    EL_ENTRY_ON_WATCH_CREATED, /* the watch was created at revision |rev| */
-    /* a watched key was deleted at revision |rev| */
-    EL_ENTRY_ON_WATCH_DELETED,
-    /* a watched key was put at revision |rev|; |lease|: the lease that the key is attached to
-     * now */
-    EL_ENTRY_ON_WATCH_PUT,
-    EL_ENTRY_ON_WATCH_REFUSED, /* the user may not watch the key */
-    EL_ENTRY_ON_LEASE_PROVEN,  /* PROVING: the session has proven its lease */
-    /* PROVING: the session cannot prove its lease yet */
-    EL_ENTRY_ON_LEASE_UNPROVEN,
-    /* PROVING: a lease check has just found our key; no older key can have come since */
-    EL_ENTRY_ON_KEY_SEEN,
-    EL_ENTRY_ON_EXPIRED, /* the hold deadline has passed */
-    /* CONFIRMING: the lease was alive at |confirm_ms| or later */
-    EL_ENTRY_ON_LEASE_CONFIRMED,
-    EL_ENTRY_ON_MAX_HOLD, /* max_hold has passed */
-    /* the key was handed off, or lingers: watch it */
-    EL_ENTRY_ON_HANDED_OFF,
-    /* another request did not find our key with create_revision |rev|, or found that it is not
-     * attached to our lease any more (|is_detached|) */
-    EL_ENTRY_ON_KEY_GONE,
-    EL_ENTRY_ON_KEY_FOUND, /* an audit found a key of ours */
-    /* the session has ended; |session_end| tells how */
-    EL_ENTRY_ON_SESSION_ENDED,
-    EL_ENTRY_ON_TIMER /* |wake_at| has come */
-  } kind;
-  /* answer: how the request ended; the other fields of an answer are set only if outcome.is_done */
+/* el_entry_signal is an event that has no fields. */
+typedef enum el_entry_signal {
+  EL_ENTRY_ON_ACQUIRE,       /* wait in the queue */
+  EL_ENTRY_ON_TRY,           /* acquire only if the lock is free */
+  EL_ENTRY_ON_RELEASE,       /* release the hold, or give up the wait */
+  EL_ENTRY_ON_WATCH_REFUSED, /* the user may not watch the key */
+  EL_ENTRY_ON_LEASE_PROVEN,  /* PROVING: the session has proven its lease */
+  /* PROVING: the session cannot prove its lease yet */
+  EL_ENTRY_ON_LEASE_UNPROVEN,
+  /* PROVING: a lease check has just found our key; no older key can have come since */
+  EL_ENTRY_ON_KEY_SEEN,
+  EL_ENTRY_ON_EXPIRED, /* the hold deadline has passed */
+  /* CONFIRMING: the lease was alive at |confirm_ms| or later */
+  EL_ENTRY_ON_LEASE_CONFIRMED,
+  EL_ENTRY_ON_MAX_HOLD, /* max_hold has passed */
+  /* the key was handed off, or lingers: watch it */
+  EL_ENTRY_ON_HANDED_OFF,
+  EL_ENTRY_ON_KEY_FOUND, /* an audit found a key of ours */
+  EL_ENTRY_ON_TIMER      /* |wake_at| has come */
+} el_entry_signal;
+
+/* el_entry_answer is the answer to the request in flight. */
+typedef struct el_entry_answer {
+  /* how the request ended; the other fields are set only if outcome.is_done */
   el_outcome outcome;
-  uint64_t term; /* answer: raft term */
-  /* answer, watch: revision; key gone: create_revision */
-  int64_t rev;
-  /* all kinds: the store's revision in the latest proof of our lease, if that proof is fresh
+  uint64_t term; /* raft term */
+  int64_t rev;   /* revision */
+  /* the store's revision in the latest proof of our lease, if that proof is fresh
    * (EL_SESSION_FRESH_PROOF_MS); else 0 */
   int64_t proven_rev;
-  /* watch put: the lease that the key is attached to now; 0: none */
-  int64_t lease;
-  /* watch put, key gone: the key exists, but is not attached to the lease that it contains */
-  bool is_detached;
-  el_queue_key own; /* answer: our key; rev 0: it does not exist */
-  /* answer: our keys do not all exist with one create_revision */
-  bool is_partial;
-  /* answer: the youngest older key that blocks ours; rev 0: none */
+  el_queue_key own; /* our key; rev 0: it does not exist */
+  bool is_partial;  /* our keys do not all exist with one create_revision */
+  /* the youngest older key that blocks ours; rev 0: none */
   el_queue_key predecessor;
-  /* answer: it does not tell whether our key must wait: read |walk| */
+  /* it does not tell whether our key must wait: read |walk| */
   bool is_truncated;
-  /* answer: it was too large to be received: ask for |walk|, which is smaller */
+  /* it was too large to be received: ask for |walk|, which is smaller */
   bool is_too_large;
-  /* answer: the part of the queue to read next. If there is none, only walk.rev is used. */
+  /* the part of the queue to read next. If there is none, only walk.rev is used. */
   el_walk walk;
-  /* answer, semaphore: at least this many older keys must go before ours holds a permit */
+  /* semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
   bool is_locked; /* try: a key blocks ours */
   /* enqueue, second try: our key was put, and the older keys are listed */
   bool is_put;
-  /* answer: the request was in a batch, so that writes of other requests may have the same revision
+  /* the request was in a batch, so that writes of other requests may have the same revision
    * |rev| */
   bool is_batched;
-  bool is_serializable;       /* read: one member's state, which may be stale */
-  bool is_deleted;            /* delete: the key existed, and was deleted */
-  el_session_end session_end; /* session ended: how */
-} el_entry_event;
+  bool is_serializable; /* read: one member's state, which may be stale */
+  bool is_deleted;      /* delete: the key existed, and was deleted */
+} el_entry_answer;
+
+/* el_key_change is how a watched key has changed. */
+typedef enum el_key_change {
+  EL_KEY_PUT, /* it is attached to the lease that it contains */
+  /* it was put, and is not attached to the lease that it contains any more */
+  EL_KEY_DETACHED,
+  EL_KEY_DELETED
+} el_key_change;
 
 /* el_entry_action is one action that an entry wants carried out. The comment of a field names the
  * kinds that set it. */
 typedef struct el_entry_action {
   enum {
-    EL_ENTRY_SEND_REQUEST, /* send |request|; ON_ANSWER follows */
+    EL_ENTRY_SEND_REQUEST, /* send |request|; el_entry_answered follows */
     /* watch |key|, and no other key any more; key.rev 0: watch our key; key.lease 0: watch all keys
      * of the mode key.mode */
     EL_ENTRY_START_WATCH,
@@ -276,10 +266,34 @@ typedef struct el_entry {
  * |session|, which must be alive. @thread any */
 void el_entry_init(el_entry *entry, el_mode mode, const el_session *session);
 
-/* el_entry_step applies |event| at |now_ms| and fills |out| with the actions to carry out, in this
- * order. @thread any */
-void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
+/* Each of the next functions is a step: it applies one event at |now_ms|, and fills |out| with the
+ * actions to carry out, in this order. */
+
+/* el_entry_step applies |signal|. @thread any */
+void el_entry_step(el_entry *entry, el_entry_signal signal, int64_t now_ms,
                    el_entry_actions *out);
+
+/* el_entry_answered applies the answer to the request in flight, or its failure. @thread any */
+void el_entry_answered(el_entry *entry, const el_entry_answer *answer,
+                       int64_t now_ms, el_entry_actions *out);
+
+/* el_entry_watch_created tells that the watch was created at revision |rev|. @thread any */
+void el_entry_watch_created(el_entry *entry, int64_t rev,
+                            el_entry_actions *out);
+
+/* el_entry_key_changed tells of the |change| of a watched key at revision |rev|. |is_proven|: a
+ * fresh proof of our lease exists, as in el_entry_answer. @thread any */
+void el_entry_key_changed(el_entry *entry, int64_t rev, el_key_change change,
+                          bool is_proven, el_entry_actions *out);
+
+/* el_entry_key_gone tells that another request did not find our key with create_revision |rev|, or
+ * found that it is not attached to our lease any more (|is_detached|). @thread any */
+void el_entry_key_gone(el_entry *entry, int64_t rev, bool is_detached,
+                       el_entry_actions *out);
+
+/* el_entry_session_ended tells that the session has ended, as |end| says. @thread any */
+void el_entry_session_ended(el_entry *entry, el_session_end end,
+                            el_entry_actions *out);
 
 /* el_entry_can_start tells whether ON_ACQUIRE and ON_TRY are allowed now. @thread any */
 bool el_entry_can_start(const el_entry *entry);

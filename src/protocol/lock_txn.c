@@ -339,14 +339,14 @@ static bool is_off_lease(const el_keys *keys, const el_op_result *own) {
  * keys. The keys of a multi-lock must all exist with the same create_revision; otherwise it sets
  * |is_partial|. If one of them is not attached to our lease, |own| describes that key. */
 static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
-                        el_entry_event *event) {
+                        el_entry_answer *seen) {
   size_t n = el_keys_count(keys);
-  event->own = own_of(&answer->results[0]);
+  seen->own = own_of(&answer->results[0]);
   for (size_t i = 1; i < n; i++) {
     el_queue_key other = own_of(&answer->results[i]);
-    if (other.rev != event->own.rev) event->is_partial = true;
+    if (other.rev != seen->own.rev) seen->is_partial = true;
     if (other.rev == 0) continue;
-    if (event->own.rev == 0 || other.lease != keys->lease) event->own = other;
+    if (seen->own.rev == 0 || other.lease != keys->lease) seen->own = other;
   }
   return n;
 }
@@ -490,53 +490,53 @@ static void go_on(el_walk *walk, const el_txn_answer *answer,
  * false if no key blocks ours, but a key without a lease would if it were an entry. */
 static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
                            const el_txn_answer *answer, int64_t rev,
-                           el_entry_event *event) {
+                           el_entry_answer *seen) {
   blockers found = find_blockers(keys, action, answer, rev);
-  event->predecessor = found.youngest;
-  if (event->walk.rev == 0) event->walk.rev = answer->rev - answer->is_batched;
+  seen->predecessor = found.youngest;
+  if (seen->walk.rev == 0) seen->walk.rev = answer->rev - answer->is_batched;
   if (keys->mode == EL_MODE_PERMIT && found.n_ahead >= keys->permits) {
-    event->n_blockers = found.n_ahead - keys->permits + 1;
+    seen->n_blockers = found.n_ahead - keys->permits + 1;
   }
   if (found.youngest.rev != 0) return true;
-  event->is_truncated = found.is_truncated;
-  if (found.is_truncated) go_on(&event->walk, answer, &found);
+  seen->is_truncated = found.is_truncated;
+  if (found.is_truncated) go_on(&seen->walk, answer, &found);
   return lists_own(keys, action) || !found.has_keys_without_lease;
 }
 
 /* Reads the answer to a request that has put our key, and lists the older keys. */
 static void parse_put(const el_keys *keys, const el_entry_action *action,
-                      const el_txn_answer *answer, el_entry_event *event) {
-  event->is_put = true;
-  event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
-  if (parse_blockers(keys, action, answer, answer->rev, event)) return;
-  event->walk = (el_walk){0}; /* the next request also reads our own key */
-  event->is_truncated = true;
+                      const el_txn_answer *answer, el_entry_answer *seen) {
+  seen->is_put = true;
+  seen->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
+  if (parse_blockers(keys, action, answer, answer->rev, seen)) return;
+  seen->walk = (el_walk){0}; /* the next request also reads our own key */
+  seen->is_truncated = true;
 }
 
 static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
-                          const el_txn_answer *answer, el_entry_event *event) {
+                          const el_txn_answer *answer, el_entry_answer *seen) {
   if (answer->succeeded) {
-    parse_put(keys, action, answer, event);
+    parse_put(keys, action, answer, seen);
   } else {
-    parse_own(keys, answer, event);
-    event->walk = (el_walk){0};
-    event->is_truncated = true;
+    parse_own(keys, answer, seen);
+    seen->walk = (el_walk){0};
+    seen->is_truncated = true;
   }
 }
 
 static void parse_try(const el_keys *keys, const el_entry_action *action,
-                      const el_txn_answer *answer, el_entry_event *event) {
+                      const el_txn_answer *answer, el_entry_answer *seen) {
   if (answer->succeeded && is_put_with_list(action)) {
-    parse_put(keys, action, answer, event);
+    parse_put(keys, action, answer, seen);
     return;
   }
   if (answer->succeeded) {
-    event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
+    seen->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
     return;
   }
-  parse_own(keys, answer, event);
-  parse_blockers(keys, action, answer, event->own.rev, event);
-  event->is_locked = event->predecessor.rev != 0;
+  parse_own(keys, answer, seen);
+  parse_blockers(keys, action, answer, seen->own.rev, seen);
+  seen->is_locked = seen->predecessor.rev != 0;
 }
 
 /* Returns |answer| without the result of the read that build_read adds for |reads_holder|. */
@@ -564,13 +564,13 @@ el_bytes el_lock_txn_holder_value(const el_keys *keys,
 }
 
 static void parse_read(const el_keys *keys, const el_entry_action *action,
-                       const el_txn_answer *answer, el_entry_event *event) {
+                       const el_txn_answer *answer, el_entry_answer *seen) {
   el_txn_answer lists;
-  event->is_serializable = action->is_serializable;
-  if (answer->n_results == parse_own(keys, answer, event)) return;
+  seen->is_serializable = action->is_serializable;
+  if (answer->n_results == parse_own(keys, answer, seen)) return;
   lists = without_holder(keys, action, answer);
   parse_blockers(keys, action, &lists,
-                 lists_own(keys, action) ? event->own.rev : 0, event);
+                 lists_own(keys, action) ? seen->own.rev : 0, seen);
 }
 
 /* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
@@ -578,14 +578,14 @@ static void parse_read(const el_keys *keys, const el_entry_action *action,
  * that still exist, because this client deletes all of them in one transaction. A key with another
  * create_revision does not count: it was put by an enqueue that was applied late. */
 static void parse_delete(const el_keys *keys, int64_t guard,
-                         const el_txn_answer *answer, el_entry_event *event) {
+                         const el_txn_answer *answer, el_entry_answer *seen) {
   size_t n_own = el_keys_count(keys);
-  event->is_deleted = answer->succeeded;
+  seen->is_deleted = answer->succeeded;
   for (size_t i = 0; answer->succeeded && i < n_own; i++) {
-    if (is_off_lease(keys, &answer->results[i])) event->is_partial = true;
+    if (is_off_lease(keys, &answer->results[i])) seen->is_partial = true;
   }
   for (size_t i = 0; n_own > 1 && !answer->succeeded && i < n_own; i++) {
-    if (own_of(&answer->results[i]).rev == guard) event->is_partial = true;
+    if (own_of(&answer->results[i]).rev == guard) seen->is_partial = true;
   }
 }
 
@@ -681,40 +681,39 @@ static bool omits(const el_keys *keys, const el_entry_action *action,
 }
 
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
-                      el_txn_answer *answer, el_entry_event *event) {
+                      el_txn_answer *answer, el_entry_answer *seen) {
   if (answer->err.code == EL_OK && omits(keys, action, answer)) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "etcd omits keys or leases in its answer; update etcdlock, or "
                  "connect without a proxy");
     answer->err.is_definite = false; /* our key may exist */
   }
-  *event =
-      (el_entry_event){.kind = EL_ENTRY_ON_ANSWER,
-                       .outcome = el_outcome_of(&answer->err, answer->sent_ms),
-                       .term = answer->term,
-                       .rev = answer->rev,
-                       .is_batched = answer->is_batched,
-                       .walk = action->walk};
-  if (!event->outcome.is_done) {
+  *seen =
+      (el_entry_answer){.outcome = el_outcome_of(&answer->err, answer->sent_ms),
+                        .term = answer->term,
+                        .rev = answer->rev,
+                        .is_batched = answer->is_batched,
+                        .walk = action->walk};
+  if (!seen->outcome.is_done) {
     uint32_t limit = limit_of(keys, action) - lists_own(keys, action);
-    event->is_too_large = answer->err.is_too_large && limit > 1 &&
-                          action->request != EL_REQUEST_DELETE;
-    event->walk.limit = (limit + WALK_SHRINK - 1) / WALK_SHRINK;
-    event->walk.is_shrunk = true;
+    seen->is_too_large = answer->err.is_too_large && limit > 1 &&
+                         action->request != EL_REQUEST_DELETE;
+    seen->walk.limit = (limit + WALK_SHRINK - 1) / WALK_SHRINK;
+    seen->walk.is_shrunk = true;
     return;
   }
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:
-      parse_enqueue(keys, action, answer, event);
+      parse_enqueue(keys, action, answer, seen);
       return;
     case EL_REQUEST_TRY:
-      parse_try(keys, action, answer, event);
+      parse_try(keys, action, answer, seen);
       return;
     case EL_REQUEST_READ:
-      parse_read(keys, action, answer, event);
+      parse_read(keys, action, answer, seen);
       return;
     case EL_REQUEST_DELETE:
-      parse_delete(keys, action->guard_rev, answer, event);
+      parse_delete(keys, action->guard_rev, answer, seen);
       return;
     case EL_REQUEST_NONE:
       return;

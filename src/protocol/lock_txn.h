@@ -1,6 +1,6 @@
 /* lock_txn: builds the etcd transactions of the lock protocol, and reads their answers.
  *
- * It turns a request of an entry into a transaction, and the answer into an event of the entry. It
+ * It turns a request of an entry into a transaction, and reads the answer for the entry. It
  * turns operations of a holder into a transaction that is guarded by the keys of the hold, and the
  * answer into an event of the write order. It sends nothing.
  */
@@ -30,10 +30,10 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev,
                        el_bytes value);
 
-/* el_lock_txn_read fills |event| from the |answer| to the request of |action|. If the answer lacks
+/* el_lock_txn_read fills |seen| from the |answer| to the request of |action|. If the answer lacks
  * what it must contain, sets its error. @thread any */
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
-                      el_txn_answer *answer, el_entry_event *event);
+                      el_txn_answer *answer, el_entry_answer *seen);
 
 /* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to the
  * request of |action|. If several keys hold the lock, it is the value of the oldest of them. The
