@@ -51,10 +51,7 @@ bool el_process_use_grpc(void) {
  * computed: a process can neither read the limits of its control group, nor how much of a limit
  * other processes use. */
 
-enum { TRIED_MAX = 64 };
-
-/* gRPC crashes with stacks of 64 KiB. */
-enum { STACK_MIN_KIB = 256 };
+enum { TRIED_MAX = 64, STACK_MIN_KIB = 256 /* gRPC crashes with 64 KiB */ };
 
 static bool has_descriptors(int n, el_error *err) {
   int opened[TRIED_MAX];
@@ -92,8 +89,8 @@ static bool has_stack_size(el_error *err) {
 
 /* trial is shared by the threads that has_threads starts. */
 typedef struct trial {
-  sem_t allocated;    /* posted by each thread after its first malloc */
-  pthread_mutex_t mu; /* the threads live as long as has_threads holds it */
+  sem_t allocated;      /* posted by each thread after its first malloc */
+  pthread_rwlock_t end; /* the threads live as long as has_threads holds it */
 } trial;
 
 /* Runs in each thread of a trial. It calls malloc because gRPC's threads do: the first malloc of a
@@ -104,32 +101,34 @@ static void *run_trial_thread(void *arg) {
   void *volatile memory = malloc(1);
   free(memory);
   sem_post(&shared->allocated);
-  pthread_mutex_lock(&shared->mu);
-  pthread_mutex_unlock(&shared->mu);
+  pthread_rwlock_rdlock(&shared->end);
+  pthread_rwlock_unlock(&shared->end);
   return NULL;
 }
 
-/* The address space that must be left when all threads of a trial run: gRPC allocates memory before
- * its last threads start. */
+/* The address space that must be left then: gRPC allocates memory before its last threads start. */
 enum { SPARE_BYTES = 32 * 1024 * 1024 };
 
+/* Waits for each malloc, which takes long on a busy machine, only if that space is limited. */
 static bool has_threads(int n, el_error *err) {
   pthread_t threads[TRIED_MAX];
-  trial shared = {.mu = PTHREAD_MUTEX_INITIALIZER};
+  trial shared = {.end = PTHREAD_RWLOCK_INITIALIZER};
+  struct rlimit space = {0};
   int n_started = 0, failure = 0;
   void *spare = mmap(NULL, SPARE_BYTES, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (spare == MAP_FAILED) failure = errno;
+  getrlimit(RLIMIT_AS, &space);
   sem_init(&shared.allocated, 0, 0);
-  pthread_mutex_lock(&shared.mu);
+  pthread_rwlock_wrlock(&shared.end);
   while (spare != MAP_FAILED && n_started < n &&
          (failure = el_thread_start(&threads[n_started], run_trial_thread,
                                     &shared)) == 0) {
-    while (sem_wait(&shared.allocated) != 0) {
-    }
     n_started++;
+    while (space.rlim_cur != RLIM_INFINITY && sem_wait(&shared.allocated) != 0)
+      ;
   }
-  pthread_mutex_unlock(&shared.mu);
+  pthread_rwlock_unlock(&shared.end);
   for (int i = 0; i < n_started; i++) {
     pthread_join(threads[i], NULL);
   }
