@@ -1,7 +1,6 @@
 /* breaker: the circuit breaker of one client. */
 #include "lock/breaker.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,22 +10,13 @@ enum { OPEN_MS = 2000, PROBE_MS = 5000 };
 
 struct el_breaker {
   el_shared *shared;
-  /* Used by the Lua thread only. */
   /* the last probe; NULL: there is none, or its answer was seen */
   el_guarded *probe;
-
-  pthread_mutex_t mu; /* guards the rest; no other mutex is locked under it */
-  /* When a request last found etcd unreachable (el_now_ms), and why; 0: etcd has answered since.
-   * Only the I/O thread changes these two fields, and it may read them without the mutex. */
-  int64_t opened_ms;
-  el_error err;
 };
 
 el_breaker *el_breaker_new(el_shared *shared) {
   el_breaker *breaker = calloc(1, sizeof *breaker);
-  if (breaker == NULL) return NULL;
-  breaker->shared = shared;
-  pthread_mutex_init(&breaker->mu, NULL);
+  if (breaker != NULL) breaker->shared = shared;
   return breaker;
 }
 
@@ -40,30 +30,12 @@ static void drop_probe(el_breaker *breaker) {
 void el_breaker_free(el_breaker *breaker) {
   if (breaker == NULL) return;
   drop_probe(breaker);
-  pthread_mutex_destroy(&breaker->mu);
   free(breaker);
 }
 
-bool el_breaker_update(el_breaker *breaker, int64_t opened_ms,
-                       const el_error *err) {
-  if (opened_ms == breaker->opened_ms) return false;
-  pthread_mutex_lock(&breaker->mu);
-  breaker->opened_ms = opened_ms;
-  if (opened_ms != 0) {
-    breaker->err = *err;
-  }
-  pthread_mutex_unlock(&breaker->mu);
-  return true;
-}
-
-bool el_breaker_is_open(el_breaker *breaker, el_error *err) {
-  bool is_open;
-  pthread_mutex_lock(&breaker->mu);
-  is_open =
-      breaker->opened_ms != 0 && el_now_ms() < breaker->opened_ms + OPEN_MS;
-  *err = breaker->err;
-  pthread_mutex_unlock(&breaker->mu);
-  return is_open;
+bool el_breaker_is_open(const el_breaker *breaker, el_error *err) {
+  int64_t opened_ms = el_shared_read_unreachable(breaker->shared, err);
+  return opened_ms != 0 && el_now_ms() < opened_ms + OPEN_MS;
 }
 
 void el_breaker_probe(el_breaker *breaker, el_bytes key) {

@@ -1,8 +1,8 @@
 /* breaker: the circuit breaker of one client: whether etcd is known to be unreachable.
  *
- * The I/O thread opens the breaker when a request finds etcd unreachable, and closes it when etcd
- * answers. An open breaker closes by itself 2 s after the last such request, because only another
- * request can find out that etcd answers again.
+ * The breaker is open when a request has found etcd unreachable, until etcd answers. It closes by
+ * itself 2 s after the last such request, because only another request can find out that etcd
+ * answers again.
  *
  * A caller that fails at once while etcd is unreachable sends no such request. Instead, the client
  * sends a probe for it: one read in the background, with a timeout of 5 s. Such callers fail until
@@ -17,30 +17,23 @@
 #include "base/error.h"
 #include "lock/shared.h"
 
-/* el_breaker is the circuit breaker of one client; a mutex of its own guards it. */
+/* el_breaker is the circuit breaker of one client. Only the Lua thread uses it. */
 typedef struct el_breaker el_breaker;
 
 /* el_breaker_new returns a closed breaker. NULL: there is no memory. @thread lua */
 el_breaker *el_breaker_new(el_shared *shared);
 
-/* el_breaker_free frees the breaker. The client's I/O thread must have stopped. If |breaker| is
- * NULL, the function does nothing. @thread any */
+/* el_breaker_free frees |breaker|; NULL does nothing. @thread any */
 void el_breaker_free(el_breaker *breaker);
 
-/* el_breaker_update records that a request found etcd unreachable at |opened_ms| (el_now_ms), with
- * |err|. |opened_ms| 0: etcd has answered. Returns whether |opened_ms| has changed. @thread io
- * @locks breaker->mu */
-bool el_breaker_update(el_breaker *breaker, int64_t opened_ms,
-                       const el_error *err);
-
 /* el_breaker_is_open returns whether a request found etcd unreachable within the last 2 s and etcd
- * has not answered since. |err| then says why. @thread lua @locks breaker->mu */
-bool el_breaker_is_open(el_breaker *breaker, el_error *err);
+ * has not answered since. |err| then says why. @thread lua */
+bool el_breaker_is_open(const el_breaker *breaker, el_error *err);
 
 /* el_breaker_must_fail returns whether a call that fails at once while etcd is unreachable must
  * fail now. It must if the breaker is open or the last probe is not answered. |err| then says why,
  * and a probe that reads |key| is under way. If that probe is answered, the next call need not
- * fail. @thread lua @locks breaker->mu */
+ * fail. @thread lua */
 bool el_breaker_must_fail(el_breaker *breaker, el_bytes key, el_error *err);
 
 /* el_breaker_probe starts a probe that reads |key|, unless one is under way. @thread lua */

@@ -24,7 +24,7 @@ struct el_client {
   el_options *options; /* the options of connect; NULL after run_open */
   int64_t close_budget_ms;
   el_loop *loop;
-  el_breaker *breaker; /* used by the Lua thread and the I/O thread */
+  el_breaker *breaker;
 
   /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
@@ -34,7 +34,8 @@ struct el_client {
   el_failover_listener failover;
   /* the member in use, for the event of a failover */
   size_t member;
-  bool has_left_cluster; /* another cluster answered */
+  int64_t unreachable_ms; /* shared->unreachable_ms at the last settle */
+  bool has_left_cluster;  /* another cluster answered */
   bool is_closing;
   bool is_stopping;
   el_timer close_timer; /* due when the budget of close is spent */
@@ -74,15 +75,13 @@ static void handle_news(el_client *cl) {
   }
 }
 
-/* Updates the circuit breaker, which Lua threads read. If the breaker opens and the option
- * fail_fast is set, all waits fail. */
-static void publish_breaker(el_client *cl) {
+/* Fails all waits when etcd was found unreachable, if the option fail_fast is set. */
+static void fail_fast(el_client *cl) {
   el_shared *shared = cl->shared;
-  const el_error *why;
-  int64_t opened_ms = el_request_queue_last_unreachable(shared->requests, &why);
-  if (el_breaker_update(cl->breaker, opened_ms, why) && opened_ms != 0 &&
-      shared->fail_fast) {
-    el_local_queues_fail_waiting(shared->queues, why);
+  if (cl->unreachable_ms == shared->unreachable_ms) return;
+  cl->unreachable_ms = shared->unreachable_ms;
+  if (cl->unreachable_ms != 0 && shared->fail_fast) {
+    el_local_queues_fail_waiting(shared->queues, &shared->unreachable);
     el_watcher_wake_all(shared);
   }
 }
@@ -129,7 +128,7 @@ static void settle_once(el_client *cl) {
   el_client_session *session = &cl->session;
   leave_cluster(cl);
   handle_news(cl);
-  publish_breaker(cl);
+  fail_fast(cl);
   el_session_driver_publish_hold_deadline(session->driver);
   el_client_session_settle_proving(session);
   el_local_queues_settle(cl->shared->queues);

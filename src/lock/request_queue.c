@@ -79,10 +79,6 @@ struct el_request_queue {
   int64_t backoff_until; /* no request leaves before this (el_now_ms) */
   /* the last pause of the present backoff; 0: the queue does not back off */
   int64_t backoff_ms;
-  /* the error of the last attempt that found etcd unreachable */
-  el_error unreachable;
-  /* when etcd was found unreachable last; 0: it has answered since */
-  int64_t unreachable_ms;
   int64_t answered_ms; /* when a request was answered last */
   /* when etcd was reached last, by a request or a lease call; 0: never */
   int64_t reached_ms;
@@ -435,13 +431,8 @@ static void on_timer(el_timer *timer) {
 
 static void end_backoff(el_request_queue *queue) {
   queue->backoff_ms = queue->backoff_until = 0;
-  queue->unreachable_ms = 0;
+  el_shared_set_unreachable(queue->shared, NULL);
   queue->reached_ms = el_now_ms();
-}
-
-static void note_unreachable(el_request_queue *queue, const el_error *err) {
-  queue->unreachable = *err;
-  queue->unreachable_ms = el_now_ms();
 }
 
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
@@ -467,7 +458,7 @@ static void update_backoff(el_request_queue *queue, const el_request *request,
   } else if (!err->has_other_member &&
              !is_inconclusive(queue, request, answer) &&
              el_now_ms() >= queue->backoff_until) {
-    note_unreachable(queue, err);
+    el_shared_set_unreachable(queue->shared, err);
     if (queue->backoff_ms < BACKOFF_MAX_MS) {
       queue->backoff_ms = later(2 * queue->backoff_ms, BACKOFF_FIRST_MS);
     }
@@ -509,7 +500,7 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
       queue->backoff_ms != 0) {
     /* the attempt had a short timeout, so the error that the backoff is for says more than its
      * timeout */
-    answer->err = queue->unreachable;
+    answer->err = queue->shared->unreachable;
     answer->err.is_definite = false;
   }
   check_answer(queue, request, answer);
@@ -665,7 +656,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
     end_backoff(queue);
     send_ready(queue);
   } else if (!answer->err.has_other_member) {
-    note_unreachable(queue, &answer->err);
+    el_shared_set_unreachable(queue->shared, &answer->err);
   }
   return answer->err.code != EL_OK || seen.cluster_id == 0 ||
          check_identity(queue, &seen) == EL_IDENTITY_SAME;
@@ -713,13 +704,7 @@ const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue) {
 }
 
 const el_error *el_request_queue_backoff_error(const el_request_queue *queue) {
-  return queue->backoff_ms != 0 ? &queue->unreachable : NULL;
-}
-
-int64_t el_request_queue_last_unreachable(const el_request_queue *queue,
-                                          const el_error **why) {
-  *why = &queue->unreachable;
-  return queue->unreachable_ms;
+  return queue->backoff_ms != 0 ? &queue->shared->unreachable : NULL;
 }
 
 int64_t el_request_queue_contact_ms(const el_request_queue *queue) {

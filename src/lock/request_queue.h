@@ -107,11 +107,6 @@ bool el_request_queue_was_answered_since(const el_request_queue *queue,
  * does not back off. @thread io */
 const el_error *el_request_queue_backoff_error(const el_request_queue *queue);
 
-/* el_request_queue_last_unreachable returns when a request or a lease call last found etcd
- * unreachable (el_now_ms), and in |*why| the error. 0: etcd has answered since. @thread io */
-int64_t el_request_queue_last_unreachable(const el_request_queue *queue,
-                                          const el_error **why);
-
 /* el_request_queue_address returns the address of the member in use, for messages. @thread io */
 const char *el_request_queue_address(const el_request_queue *queue);
 

@@ -187,3 +187,20 @@ void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
   *err = is_recorded ? shared->last_proof_error : shared->proof_error;
   pthread_mutex_unlock(&shared->mu);
 }
+
+void el_shared_set_unreachable(el_shared *shared, const el_error *err) {
+  if (err == NULL && shared->unreachable_ms == 0) return;
+  pthread_mutex_lock(&shared->mu);
+  shared->unreachable_ms = err != NULL ? el_now_ms() : 0;
+  if (err != NULL) shared->unreachable = *err;
+  pthread_mutex_unlock(&shared->mu);
+}
+
+int64_t el_shared_read_unreachable(el_shared *shared, el_error *err) {
+  int64_t at_ms;
+  pthread_mutex_lock(&shared->mu);
+  *err = shared->unreachable;
+  at_ms = shared->unreachable_ms;
+  pthread_mutex_unlock(&shared->mu);
+  return at_ms;
+}

@@ -142,13 +142,17 @@ typedef struct el_shared {
   _Atomic int64_t due_ms;
   el_counters counters;
 
-  /* guards the next three fields; no other mutex is locked under it */
+  /* guards the next five fields; no other mutex is locked under it */
   pthread_mutex_t mu;
   /* The error that keeps the session from proving its lease; code EL_OK: none. */
   el_error proof_error;
   /* the value of |proof_error| when a hold deadline last passed */
   el_error last_proof_error;
   int64_t expired_ms; /* when last_proof_error was set; 0: never */
+  /* When a request or a lease call last found etcd unreachable, and why; 0: etcd has answered since.
+   * Only the I/O thread changes these two fields, and it may read them without the mutex. */
+  int64_t unreachable_ms;
+  el_error unreachable;
 
   el_events events; /* has a mutex of its own; used by any thread */
 } el_shared;
@@ -210,5 +214,13 @@ void el_shared_keep_proof_error(el_shared *shared);
  * @locks shared->mu */
 void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
                                 el_error *err);
+
+/* el_shared_set_unreachable records that etcd was just found unreachable, with |err|. NULL: etcd has
+ * answered. @thread io @locks shared->mu */
+void el_shared_set_unreachable(el_shared *shared, const el_error *err);
+
+/* el_shared_read_unreachable returns when etcd was last found unreachable (el_now_ms), and why in
+ * |err|. 0: etcd has answered since. @thread any @locks shared->mu */
+int64_t el_shared_read_unreachable(el_shared *shared, el_error *err);
 
 #endif
