@@ -15,8 +15,8 @@ local to_string = require("etcdlock.text").to_string
 local HeldLocks = {}
 HeldLocks.__index = HeldLocks
 
--- The owner of calls in the main coroutine. In nginx that is the owner of all calls in a phase that
--- cannot wait, of any request. The table is private, so no caller can pass it as the option `owner`.
+-- The owner of calls in the main coroutine. In nginx these are all calls in a phase that cannot
+-- wait, of any request. The table is private, so no caller can pass it as the option `owner`.
 local MAIN = {}
 
 local EMPTY = {}

@@ -287,8 +287,8 @@ describe("where nginx cannot yield,", function()
     end)
   end
 
-  -- Regression 215. A LuaJIT with the functions of Lua 5.2 (OpenResty's, and Debian's after 13) names
-  -- the main coroutine, in which these phases run. Then no call was reentrant there.
+  -- Regression 215. A LuaJIT with the functions of Lua 5.2 (OpenResty's, and Debian's after 13)
+  -- names the main coroutine, in which these phases run. Then no call was reentrant there.
   it("each call does what doc/nginx.md says", function()
     wait.eventually(function()
       nginx:get "/calls"

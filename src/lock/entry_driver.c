@@ -321,8 +321,9 @@ static void note_proving(el_entry_driver *driver, bool is_entry_proving) {
 static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
-  /* also while it reads again, since a proof took time: a hold that begins then needs the next one */
   bool is_held = entry->state == EL_ENTRY_HELD;
+  /* also if it reads again before its grant (no predecessor): if a proof takes long, the hold needs
+   * the next one soon after it has begun */
   bool is_listed =
       is_entry_proving || is_held ||
       (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0);
@@ -404,7 +405,7 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
   driver->value = value;
   driver->has_waited = driver->is_release_awaited = driver->is_expedited =
       false;
-  /* it is a background read; a caller needs the entry now */
+  /* a background read, which a caller needs now */
   if (driver->sent != NULL) {
     el_request_queue_expedite(driver->session->shared->requests,
                               &driver->sent->request);

@@ -58,8 +58,8 @@ struct el_entry_driver {
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 
-/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Of |queue_key| only
- * slot, mode and permits are used. @thread io */
+/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Of |queue_key|
+ * only slot, mode and permits are used. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                           el_bytes name, const el_queue_key *queue_key);
 

@@ -472,7 +472,7 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
   const client_entry *at = awaited_entry(waiter);
   bool is_held = !waiter->local.try_once && is_held_here(waiter, at);
   const el_error *cause = is_held ? NULL : find_last_error(waiter->queue, at);
-  /* an entry of another waiter may show it, too */
+  /* the entry of another waiter may show that the lock is taken */
   bool is_answered =
       !waiter->local.try_once && (is_held || has_answered(waiter, at) ||
                                   count_known_holders(waiter->queue) > 0);
@@ -522,12 +522,12 @@ static void stop_wait(el_waiter *waiter, const el_error *err) {
 }
 
 /* Fails the wait of |waiter| at its deadline. A wait without a timeout goes on during an outage. It
- * has a deadline only until etcd is first reached, because the address may be wrong. On a slow network
- * that deadline is later. */
+ * has a deadline only until etcd is first reached, because the address may be wrong. On a slow
+ * network that deadline is later. */
 static void on_deadline(el_waiter *waiter) {
   bool endless = waiter->deadline_ms == INT64_MAX;
   el_error err;
-  /* etcd was reached in the meantime */
+  /* etcd was reached in the meantime, so the wait goes on without a deadline */
   if (endless && !waits_for_contact(waiter)) return;
   if (endless &&
       waiter->timeout_ms <
@@ -580,8 +580,8 @@ static void signal_entry(client_entry *at, int signal) {
   el_entry_driver_signal(&at->driver, signal);
 }
 
-/* Tells |waiter| that it holds. All holds share the hold deadline of the session: one renewal extends
- * all of them, and the end of the session ends all of them at once. */
+/* Tells |waiter| that it holds. All holds share the hold deadline of the session: one renewal
+ * extends all of them, and the end of the session ends all of them at once. */
 static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
   queue_driver *queue = waiter->queue;
   el_grant what = {.token = at->driver.entry.rev,

@@ -299,7 +299,6 @@ static void send_many(el_batch *batch) {
     request->timeout_ms = attempt_ms(request->queue);
     request->has_short_timeout = false;
     note_leaving(request, n > 1);
-    /* the batch may be slow only if all of its members may */
     all_may_be_slow = all_may_be_slow && may_be_slow(request);
   }
   el_batch_pack(&packed, members, n);
@@ -475,8 +474,8 @@ static void note_failure(el_request_queue *queue, const el_error *err) {
   el_events_note_failure(&queue->shared->events, err);
 }
 
-/* Tells whether |request| writes, and is not harmless when it is sent again, as the put of an
- * entry's key is. */
+/* Tells whether |request| is a write of which a repeat may do harm, unlike the put of an entry's
+ * key. */
 static bool is_plain_write(const el_request *request) {
   return !request->packed.is_read && request->lock_queue == 0;
 }
@@ -498,8 +497,7 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   update_backoff(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
       queue->backoff_ms != 0) {
-    /* the attempt had a short timeout, so the error that the backoff is for says more than its
-     * timeout */
+    /* the timeout was short, so it says less than the error because of which the queue backs off */
     answer->err = queue->shared->unreachable;
     answer->err.is_definite = false;
   }
@@ -509,7 +507,7 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   }
   if (answer->err.code == EL_INVALID && !answer->err.is_definite &&
       is_plain_write(request)) {
-    /* etcd may have applied the write, for example if its answer was too large */
+    /* the outcome is unknown: etcd has applied the write if only its answer was too large */
     answer->err.code = EL_UNAVAILABLE;
     answer->err.is_retriable = true;
   }
@@ -548,8 +546,8 @@ static bool may_be_of_one_member(const el_error *err) {
   return err->code != EL_OK && err->is_definite && !err->is_retriable;
 }
 
-/* Makes the members of |batch| wait again, each to be sent alone. |is_applied|: etcd has carried out
- * the batch. Then only those are sent again for which that is harmless. */
+/* Makes the members of |batch| wait again, each to be sent alone. |is_applied|: etcd has carried
+ * out the batch. Then only those are sent again for which that is harmless. */
 static void send_separately(el_batch *batch, bool is_applied) {
   el_batcher *batcher = batch->batcher;
   el_request *request, *before;

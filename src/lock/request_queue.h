@@ -4,7 +4,7 @@
  * A request leaves at once if few are in flight; otherwise it waits, and leaves with others in one
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
  * unreachable the queue backs off: no request leaves for up to 160 ms, then one request leaves as a
- * probe. Each answer is checked to be from the same cluster as the answers before. The queue never
+ * probe. Each answer is checked to be from the same cluster as earlier answers. The queue never
  * sends a request again after a failure: the sender decides about that (protocol/retry.h). I/O
  * thread only. */
 #ifndef ETCDLOCK_LOCK_REQUEST_QUEUE_H
@@ -41,8 +41,8 @@ struct el_request {
   /* The request has several keys. It must not be in a batch, because some versions of etcd would
    * check the permission for only one of its keys (batch.c). */
   bool is_unbatched;
-  /* A slow answer is better than an early timeout, because after a timeout the outcome is unknown
-   * and the request is not sent again. */
+  /* The health check does not cancel the request (net/call.h): it is not sent again, so a slow
+   * answer is better than an early timeout, after which the outcome is unknown. */
   bool may_be_slow;
 
   /* Set by the request queue. */

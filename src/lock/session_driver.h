@@ -37,8 +37,8 @@ enum {
  * el_entry_driver. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
-  /* on_checked is called when a lease check has found the key, or not. |is_detached|: it has found the
-   * key attached to another lease or to none. */
+  /* on_checked is called when a lease check has found the key, or not. |is_detached|: it has found
+   * the key attached to another lease or to none. */
   void (*on_checked)(el_checked_key *key, bool is_found, bool is_detached);
   const el_keys *keys;
   int64_t rev;  /* create_revision of the key */
@@ -77,7 +77,8 @@ void el_session_driver_init(el_client_session *owner);
 /* el_session_driver_free frees |driver|. No call of the session may be in flight. @thread io */
 void el_session_driver_free(el_session_driver *driver);
 
-/* el_session_driver_stop stops all timers. After it an answer to a call is only freed. @thread io */
+/* el_session_driver_stop stops all timers. After that, answers to calls are only freed.
+ * @thread io */
 void el_session_driver_stop(el_session_driver *driver);
 
 /* el_session_driver_has_news tells whether there is news to take. @thread io */

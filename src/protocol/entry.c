@@ -78,8 +78,8 @@ static void send_read(el_entry *entry, el_entry_actions *out,
   action->is_audit = entry->state == EL_ENTRY_AUDITING;
 }
 
-/* Sends the read of an entry that has waited for FIRST_READ_MS, or again for |reread_ms|, without an
- * event. The answer also contains the value of the holder's key. */
+/* Sends the read of an entry that has waited for FIRST_READ_MS, or again for |reread_ms|, without
+ * an event. The answer also contains the value of the holder's key. */
 static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   el_entry_action *action = send(entry, out, EL_REQUEST_READ);
   action->reads_holder = true;
@@ -287,10 +287,10 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_answer *answer,
 }
 
 /* The first try, with |bound_rev| 1, succeeds if no key is in the ranges that it compares. If these
- * have only keys that do not block ours, the second try accepts all keys that exist now, by their
- * create_revision. It fails only if another key was put since. Frequent writes below the name could
- * make further tries fail for ever. So after the second try the entry enqueues, and leaves the
- * queue if it is not first. */
+ * have only keys that do not block ours, the |bound_rev| of the second try is above all keys that
+ * exist now: it fails only if another key was put since. Frequent writes below the name could make
+ * further tries fail for ever. So after the second try the entry enqueues, and leaves the queue if
+ * it is not first. */
 static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms, el_entry_actions *out) {
   if (answer->is_put) {
@@ -311,7 +311,6 @@ static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
   } else if (answer->own.rev != 0 && !answer->is_truncated) {
     on_first_in_queue(entry, answer, out);
   } else if (entry->bound_rev == 1) {
-    /* No key blocks: try again, accepting the keys that exist now. */
     entry->bound_rev = answer->walk.rev + 1;
     send_try(entry, out);
   } else {
@@ -473,7 +472,7 @@ void el_entry_answered(el_entry *entry, const el_entry_answer *answer,
   }
   if (entry->state == EL_ENTRY_ENDED) return;
   if (answer->is_too_large && entry->is_wanted) {
-    /* etcd has applied the request, so that an enqueue or a try now finds our key if it was put */
+    /* etcd has applied the request, so an enqueue or a try now finds our key if it was put */
     send_walk(entry, out, request, &answer->walk);
     return;
   }

@@ -86,12 +86,12 @@ typedef enum el_request_kind {
 } el_request_kind;
 
 /* el_walk is a part of the older keys of a queue. A queue may be long, and its keys may have large
- * values. If the keys next to ours do not tell whether our key must wait, for example because all of
- * them are user data, the entry walks: it reads the older keys part by part, the youngest first. No
- * key that is put later is older than ours, so the parts may have different revisions. */
+ * values. If the keys next to ours do not tell whether our key must wait, for example because all
+ * of them are user data, the entry walks: it reads the older keys part by part, the youngest first.
+ * No key that is put later is older than ours, so the parts may have different revisions. */
 typedef struct el_walk {
-  /* only keys with a lower create_revision; 0: all keys that are older than ours, or all keys if ours
-   * does not exist */
+  /* only keys with a lower create_revision; 0: all keys that are older than ours, or all keys if
+   * ours does not exist */
   int64_t below;
   /* the largest number of keys of each range; 0: the smallest number that is likely to suffice */
   uint32_t limit;
@@ -141,15 +141,14 @@ typedef struct el_entry_answer {
   bool is_truncated;
   /* it was too large to be received: ask for |walk|, which is smaller */
   bool is_too_large;
-  /* the part of the queue to read next. If there is none, only walk.rev is used. */
+  /* the part of the queue to read next; if there is none, only its |rev| has a meaning */
   el_walk walk;
   /* semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
   bool is_locked; /* try: a key blocks ours */
   /* enqueue, second try: our key was put, and the older keys are listed */
   bool is_put;
-  /* the request was in a batch, so that writes of other requests may have the same revision
-   * |rev| */
+  /* the request was in a batch, so writes of other requests may have the revision |rev| */
   bool is_batched;
   bool is_serializable; /* read: one member's state, which may be stale */
   bool is_deleted;      /* delete: the key existed, and was deleted */
