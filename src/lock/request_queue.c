@@ -493,7 +493,6 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
-  el_channel_saw_term(el_auth_channel(queue->shared->auth), answer->term);
   update_backoff(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
       queue->backoff_ms != 0) {
@@ -584,6 +583,8 @@ static void on_batch_answer(void *arg, el_txn_answer *answer) {
   el_batcher *batcher = batch->batcher;
   el_request *first = TAILQ_FIRST(&batch->members);
   TAILQ_REMOVE(&batcher->in_flight, batch, link);
+  el_channel_saw_term(el_auth_channel(batcher->queue->shared->auth),
+                      answer->term);
   if (answer->err.code == EL_NO_SPACE) {
     batcher->unbatched_until = el_now_ms() + UNBATCHED_MS;
   }

@@ -344,7 +344,7 @@ static void on_recreate(el_timer *timer) {
       if (took_long(at)) {
         /* The next attempts have more time to fail, and so to tell their cause, before calls go on
          * to the next member. */
-        el_health_double_limit(&at->ch->health);
+        el_health_timed_out(&at->ch->health);
       }
       drop_channel(at);
       return;
@@ -443,7 +443,7 @@ static void on_unresponsive(el_health *health) {
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
   if (!is_connecting(&ch->members[ch->current])) {
-    el_health_double_limit(&ch->health);
+    el_health_timed_out(&ch->health);
   }
   leave(ch, &cause);
 }

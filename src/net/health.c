@@ -120,7 +120,7 @@ void el_health_call_started(el_health *health, el_health_call *call,
   }
 }
 
-void el_health_double_limit(el_health *health) { health->n_timeouts++; }
+void el_health_timed_out(el_health *health) { health->n_timeouts++; }
 
 void el_health_heard(el_health *health) {
   health->quiet_since_ms = health->heard_ms = el_now_ms();

@@ -55,7 +55,7 @@ struct el_health {
   int64_t slowest_ms;    /* how long the slowest recent answer took */
   bool is_measured;      /* a connection or an answer has come */
   bool is_answered;      /* an answer has come */
-  /* how often the limit has passed since the last answer */
+  /* how often el_health_timed_out was called since the last answer */
   int n_timeouts;
   TAILQ_HEAD(el_health_calls, el_health_call)
   pending; /* calls that have no answer yet */
@@ -72,9 +72,9 @@ void el_health_init(el_health *health, el_timers *timers, bool is_alone,
 void el_health_call_started(el_health *health, el_health_call *call,
                             bool is_connected);
 
-/* el_health_double_limit doubles the limit until the next answer, because the member in use may be
- * slow. @thread io */
-void el_health_double_limit(el_health *health);
+/* el_health_timed_out counts that an answer or a connection took longer than the limit. This
+ * lengthens the limit until the next answer. @thread io */
+void el_health_timed_out(el_health *health);
 
 /* el_health_heard counts as an answer to a call, for example while the client is connecting.
  * @thread io */
