@@ -56,9 +56,10 @@ local function mode(entry)
     or entry.permits and ("permit of %d"):format(entry.permits) or entry.mode
 end
 
--- Returns `name`, in quotes if it could be taken for no name.
+-- Returns the name of `queue`, in quotes if it begins or ends with a blank.
 local function name_of(queue)
-  return queue.name:find "^%s" and ("%q"):format(queue.name) or queue.name
+  local name = queue.name
+  return (name:find "^%s" or name:find "%s$") and ("%q"):format(name) or name
 end
 
 local function add_rows(rows, queue, now)

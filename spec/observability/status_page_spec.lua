@@ -109,6 +109,7 @@ describe("the page /locks", function()
   it_in_browser("lists holders and waiters, and escapes HTML in all they contain", function()
     fill()
     keep(connect():lock " ")
+    keep(connect():lock "b ") -- Regression 223: it looked like the lock "b"
     keep(connect():lock("<script>document.title = 'owned'</script>",
       { owner = "<img src=x onerror=alert(1)>", value = '&lt;b> "quoted" \226\128\174sdrawkcab' }))
     local document = browser.document(url "/locks")
@@ -127,7 +128,7 @@ describe("the page /locks", function()
         .. "<td>nightly export</td>",
       '>scheduler</th><td class="leads">leads</td><td>election</td>' .. TOKEN .. "<td></td>"
         .. '<td>lease %x+</td><td class="number"></td><td>10.0.0.1:80',
-      '>" "</th><td class="holds">',
+      '>" "</th><td class="holds">', '>"b "</th><td class="holds">',
       ">&lt;script&gt;document.title = 'owned'&lt;/script&gt;</th>.-"
         .. "<td>&lt;img src=x onerror=alert%(1%)&gt;</td>",
     } do
@@ -136,7 +137,7 @@ describe("the page /locks", function()
     assert.matches("<bdi>&amp;lt;b&gt; \"quoted\" \226\128\174sdrawkcab</bdi>", document, 1, true)
     assert.matches("<title>Locks</title>", document, 1, true)
     assert.is_nil(document:find "<script" or document:find "<img" or document:find "<b>")
-    assert.matches('<p>8 names below "", 12 entries, %d+%-%d+%-%d+ %d+:%d+:%d+%s*</p>', text)
+    assert.matches('<p>9 names below "", 13 entries, %d+%-%d+%-%d+ %d+:%d+:%d+%s*</p>', text)
   end)
 
   it_in_browser("is rendered by a browser, with more content if there are locks", function()
