@@ -123,16 +123,19 @@ end
 
 -- ---- holders ----
 -- A holder is a table that describes the lock for which a waiter waits, for events and messages:
---   host, pid, since, owner, value  as in the label of this lock
+--   host, pid, since, owner, value  as in the label of this lock. A candidate of an election, and
+--             another program's lock, have no label: then `value` is the value of the key
 --   ago       seconds since the label was read
 --   is_multi  true if this lock is a multi-lock. A multi-lock may be first in this queue and still
 --             wait for another of its names; otherwise nil
 
---- Returns the holder that the label `text` describes; `text` was read `ago` seconds ago. Returns
--- nil if `text` is not a label of this library.
+--- Returns the holder whose key has the value `text`, which was read `ago` seconds ago.
 function M.read_holder(text, ago)
   local label = M.read(text)
-  return label.host and {
+  if not label.host then
+    return { value = text, ago = ago }
+  end
+  return {
     host = label.host, pid = label.pid, since = label.since, owner = label.owner,
     value = label.value, ago = ago, is_multi = (label.names or label.first) and true or nil,
   }
@@ -148,7 +151,7 @@ local VALUE_SHOWN_MAX = 60
 
 local function format_value(value)
   local is_long = #value > VALUE_SHOWN_MAX
-  return ", value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
+  return "value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
 end
 
 --- Returns a text that describes a process: its pid, its host and, if known, since when it has
@@ -166,10 +169,12 @@ function M.format_holder(holder)
     return ""
   end
   local is_self = holder.host == core.host() and holder.pid == core.pid()
-  return string.format("; %s%s: %s%s%s%s", holder.is_multi and "first in the queue" or "holder",
+  local parts = { is_self and "this process" or nil }
+  parts[#parts + 1] = holder.host and M.describe_process(holder)
+  parts[#parts + 1] = holder.value and format_value(holder.value)
+  return string.format("; %s%s: %s%s", holder.is_multi and "first in the queue" or "holder",
     holder.ago >= 1 and string.format(" %.0f s ago", holder.ago) or "",
-    holder.is_multi and "multi-lock of " or "", is_self and "this process, " or "",
-    M.describe_process(holder), holder.value and format_value(holder.value) or "")
+    holder.is_multi and "multi-lock of " or "", table.concat(parts, ", "))
 end
 
 return M

@@ -144,6 +144,18 @@ it("a timeout names the holder while other clients write to etcd", function()
   end
 end)
 
+-- Regression 222. A timeout of a candidate named no leader.
+it("a timeout of a candidate shows the value of the leader", function()
+  clients.keep(assert(connect():election "a":campaign "10.0.0.1:80"))
+  local pending = assert(connect():election "a":campaign_async("10.0.0.2:80", { timeout = 1 }))
+  local lock, message
+  wait.eventually(function()
+    lock, message = pending:step()
+    return lock ~= false
+  end, 5, "the timeout")
+  assert.matches('was not free within 1 s; holder[%d s ago]*: value "10.0.0.1:80"$', message)
+end)
+
 -- Regression 178. A timeout named the lock with the client's prefix, and a loss without it.
 it("messages name a lock without the prefix", function()
   local holder, client = connect(), connect()
