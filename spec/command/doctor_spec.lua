@@ -329,8 +329,24 @@ it("etcdlock doctor reports two clients of which each one waits for a lock of th
   clients.keep(assert(two:lock_async("a", owner)))
   suite.etcd():await_keys(prefix, 5)
   local process = ("pid %.0f on %s"):format(core.pid(), core.host())
-  assert_says(report(), ('note   possible deadlock: %s holds "%sa" and waits for "%sb", which %s'
-    .. " holds; take both with one multi_lock"):format(process, prefix, prefix, process))
+  assert_says(report(), ('note   possible deadlock: %s holds "%sb" and waits for "%sa"; %s holds '
+    .. '"%sa" and waits for "%sb"; take these locks with one multi_lock'):format(process, prefix,
+    prefix, process, prefix, prefix))
+end)
+
+-- Regression 224. doctor found only two clients that wait for each other, but not three.
+it("etcdlock doctor reports three clients that wait for each other in a circle", function()
+  local connect, names = clients.connector { endpoints = suite.endpoint(), prefix = prefix }, {}
+  finally(clients.close_all)
+  local circle = { connect(), connect { elsewhere = true }, connect { elsewhere = true } }
+  for i, one in ipairs(circle) do clients.keep(assert(one:lock(tostring(i)))) end
+  for i, one in ipairs(circle) do clients.keep(assert(one:lock_async(tostring(i % 3 + 1)))) end
+  suite.etcd():await_keys(prefix, 6)
+  local out = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
+  for name, awaited in out:gmatch(' holds "[^"]*(%d)" and waits for "[^"]*(%d)";') do
+    names[name] = awaited
+  end
+  assert.same({ ["1"] = "2", ["2"] = "3", ["3"] = "1" }, names, out)
 end)
 
 -- Regression 204. doctor reported a possible deadlock of two clients that are candidates of two

@@ -494,8 +494,8 @@ local function check_other_keys(queues, counts, known)
   end
 end
 
-local DEADLOCK = "possible deadlock: %s holds %s and waits for %s, which %s holds; take both with"
-  .. " one multi_lock, or everywhere in the same order"
+local DEADLOCK = "possible deadlock: %s; take these locks with one multi_lock, or everywhere in the"
+  .. " same order"
 
 -- Returns the words for the client of an entry.
 local function name_process(entry)
@@ -507,45 +507,64 @@ local function may_be_one_owner(a, b)
   return a.lease == b.lease and (not (a.owner and b.owner) or a.owner == b.owner)
 end
 
--- Calls visit(holder, waiter) for each pair of a holder and a waiter of one queue. Candidates of an
--- election wait while another one leads, and a permit may come from any of its holders, so these
--- waits do not count.
-local function each_wait(queue, visit)
-  for _, holder in ipairs(queue.entries) do
-    for _, waiter in ipairs(holder.held and queue.entries or {}) do
-      if waiter.held == false and waiter.mode ~= "leader" and waiter.mode ~= "permit" then
-        visit(holder, waiter)
+-- Returns a list of waits, tables with the fields queue, holder and waiter: one for each holder and
+-- each waiter of another client in the same queue. Candidates of an election wait while another one
+-- leads, and a permit may come from any of its holders, so these waits do not count.
+local function list_waits(queues)
+  local waits = {}
+  for _, queue in ipairs(queues) do
+    for _, holder in ipairs(queue.entries) do
+      for _, waiter in ipairs(holder.held and queue.entries or {}) do
+        if waiter.held == false and waiter.lease ~= holder.lease and waiter.mode ~= "leader"
+          and waiter.mode ~= "permit" then
+          waits[#waits + 1] = { queue = queue, holder = holder, waiter = waiter }
+        end
       end
     end
   end
+  return waits
 end
 
--- Returns the pairs of clients that wait for each other: each one holds a lock for which the other
--- one waits. The result is a table: the tokens of their four entries -> the text of a note.
--- `queues` is sorted by name, so each pair is found once.
-local function find_deadlocks(queues, known)
-  local waits, found = {}, {} -- waits: list of { queue, holder, waiter }
-  for _, queue in ipairs(queues) do
-    each_wait(queue, function(holder, waiter)
-      waits[#waits + 1] = { queue = queue, holder = holder, waiter = waiter }
-    end)
+-- Returns the tokens of the entries in the waits path[first] to path[#path], a circle: the waiter
+-- of each one holds the lock of the next one. Also returns the text of a note.
+local function describe_circle(path, first, known)
+  local tokens, parts = {}, {}
+  for i = #path, first, -1 do
+    local wait, awaited = path[i], path[i > first and i - 1 or #path].queue
+    parts[#parts + 1] = ("%s holds %s and waits for %s"):format(name_process(wait.holder),
+      quote(known.prefix .. wait.queue.name), quote(known.prefix .. awaited.name))
+    tokens[#tokens + 1] = ("%.0f %.0f"):format(wait.holder.token, wait.waiter.token)
   end
-  local by_lease = {} -- lease of the holder -> its waits
+  table.sort(tokens)
+  return table.concat(tokens, " "), DEADLOCK:format(table.concat(parts, "; "))
+end
+
+-- Returns clients that wait for each other in a circle, a table: the tokens of their entries -> the
+-- text of a note. Of circles that overlap, it has at least one.
+local function find_deadlocks(queues, known)
+  local waits, by_lease, found = list_waits(queues), {}, {} -- by_lease: that of the holder
   for _, wait in ipairs(waits) do
     local list = by_lease[wait.holder.lease] or {}
     by_lease[wait.holder.lease], list[#list + 1] = list, wait
   end
-  for _, one in ipairs(waits) do
-    for _, other in ipairs(by_lease[one.waiter.lease] or {}) do
-      if one.queue.name < other.queue.name and one.holder.lease ~= one.waiter.lease
-        and may_be_one_owner(one.waiter, other.holder)
-        and may_be_one_owner(other.waiter, one.holder) then
-        local tokens = ("%.0f %.0f %.0f %.0f"):format(one.holder.token, one.waiter.token,
-          other.holder.token, other.waiter.token)
-        found[tokens] = DEADLOCK:format(name_process(one.holder),
-          quote(known.prefix .. one.queue.name), quote(known.prefix .. other.queue.name),
-          name_process(other.holder))
+  local path, index = {}, {} -- index: wait -> its index in `path`; 0 after its visit
+  local function visit(wait)
+    path[#path + 1], index[wait] = wait, #path + 1
+    for _, next_wait in ipairs(by_lease[wait.waiter.lease] or {}) do
+      if may_be_one_owner(wait.waiter, next_wait.holder) then
+        if not index[next_wait] then
+          visit(next_wait)
+        elseif index[next_wait] > 0 then
+          local tokens, text = describe_circle(path, index[next_wait], known)
+          found[tokens] = text
+        end
       end
+    end
+    path[#path], index[wait] = nil, 0
+  end
+  for _, wait in ipairs(waits) do
+    if not index[wait] then
+      visit(wait)
     end
   end
   return found
