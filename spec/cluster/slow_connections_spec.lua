@@ -31,6 +31,8 @@ it("a lock is granted and held although each answer takes 1.4 s", function()
 end)
 
 -- The hold deadline counted from the grant of the lease, which waits for the connection.
+-- Regression 218. No key was read after a keepalive if two reads were in flight when it was
+-- answered, although they could not prove it. This test failed in a quarter of the runs.
 it("the first hold is not lost at once on a line as slow as its TTL allows", function()
   assert_held(1.9, 8, 9) -- a second of a busy machine loses nothing
 end)

@@ -162,6 +162,7 @@ static void on_proof(el_session *session, const el_session_event *event,
 }
 
 static void read_key(el_session *session, el_session_actions *out) {
+  session->must_read = session->holds > 0 && session->reads == READS_MAX;
   if (session->holds > 0 && session->reads < READS_MAX) {
     session->reads++;
     session->read_at = 0;
@@ -193,12 +194,9 @@ static void on_read_answer(el_session *session, const el_session_event *event,
     return;
   }
   session->read_failures = 0;
-  if (event->is_found) {
-    on_proof(session, event, now_ms);
-  } else {
-    /* This key is gone, but the lease may be alive: read another key. */
-    read_key(session, out);
-  }
+  if (event->is_found) on_proof(session, event, now_ms);
+  /* This key is gone, but the lease may be alive: read another key. */
+  if (!event->is_found || session->must_read) read_key(session, out);
 }
 
 /* ---- the lease ---- */

@@ -176,6 +176,7 @@ typedef struct el_session {
   /* when to read a key again; 0: after the next renewal */
   int64_t read_at;
   uint8_t reads;         /* reads of a key in flight */
+  bool must_read : 1;    /* the next read waits for an answer to one of them */
   uint8_t read_failures; /* failed reads in a row */
   int holds;             /* keys that are held or about to be */
   int held;              /* keys that are held */
