@@ -132,7 +132,7 @@ describe("the wake-up socket of an nginx worker", function()
     local nginx = start()
     local request = nginx:begin "/hold?name=a&hold=1"
     etcd:await_keys(prefix .. "a/", 1)
-    assert.same({}, nginx:leftovers())
+    nginx:await_no_files()
     local pid, found = nginx:workers()[1], nil
     local scan = assert(uv.fs_scandir(("/proc/%d/fd"):format(pid)))
     for fd in function() return uv.fs_scandir_next(scan) end do
@@ -182,7 +182,7 @@ describe("nginx", function()
     end
     for i = 1, 8 do if requests[i] then requests[i]:wait() end end
     etcd:await_keys(prefix .. "load/", 0)
-    assert.same({}, nginx:leftovers())
+    nginx:await_no_files()
     nginx:finish "sigterm"
     nginx:assert_no_errors()
     await_no_lease_of("the workers", 5)
@@ -209,7 +209,7 @@ describe("nginx", function()
       if signal == "sigquit" then assert.equal(20, served) end
       etcd:await_keys(prefix .. "end/", 0, 1)
       await_no_lease_of("nginx", 5)
-      assert.same({}, nginx:leftovers())
+      nginx:await_no_files()
       nginx:assert_no_errors()
     end)
   end
@@ -224,7 +224,7 @@ describe("nginx", function()
     etcd:resume()
     assert.is_true(ok, took)
     for i = 1, 5 do requests[i]:wait() end
-    assert.same({}, nginx:leftovers())
+    nginx:await_no_files()
     etcd:await_keys(prefix .. "silent/", 0, 10)
   end)
 
@@ -239,7 +239,7 @@ describe("nginx", function()
     assert.is_true(wait.now() - from >= 4)
     assert(lock:unlock())
     await_served(nginx, "delayed")
-    assert.same({}, nginx:leftovers())
+    nginx:await_no_files()
   end)
 
   -- Regression 103. A timer that looks for dropped clients kept the Lua state of the request alive,
@@ -271,6 +271,6 @@ describe("nginx", function()
     etcd:await_keys(prefix .. "vm/", 0)
     await_no_lease_of("a request", 5)
     wait.eventually(function() return Nginx.usage(pid).threads <= before.threads + 3 end, 10)
-    assert.same({}, nginx:leftovers())
+    nginx:await_no_files()
   end)
 end)

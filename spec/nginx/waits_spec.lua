@@ -260,7 +260,7 @@ describe("in nginx,", function()
       wait.eventually(function() return #etcd:leases() == 0 end, 10, "no lease is left")
       threads = threads or Nginx.usage(worker).threads
       assert.is_true(Nginx.usage(worker).threads <= threads, "threads after client " .. i)
-      assert.same({}, nginx:leftovers())
+      nginx:await_no_files()
     end
   end)
 end)

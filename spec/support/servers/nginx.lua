@@ -266,11 +266,14 @@ function Nginx:assert_no_errors()
   assert.equal(nil, errors[1], #errors .. " errors")
 end
 
--- Returns the names of the files in the TMPDIR of nginx.
-function Nginx:leftovers()
-  local names, scan = {}, assert(uv.fs_scandir(self.dir .. "/tmp"))
-  for name in function() return uv.fs_scandir_next(scan) end do names[#names + 1] = name end
-  return names
+-- Waits until no file is in the TMPDIR of nginx. Each worker creates its socket there, and unlinks
+-- it at once.
+function Nginx:await_no_files()
+  wait.eventually(function()
+    local names, scan = {}, assert(uv.fs_scandir(self.dir .. "/tmp"))
+    for name in function() return uv.fs_scandir_next(scan) end do names[#names + 1] = name end
+    return #names == 0, table.concat(names, " ")
+  end, 5, "no files")
 end
 
 local function count(directory, is_counted)
