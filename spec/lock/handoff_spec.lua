@@ -112,6 +112,28 @@ describe("handoff within a client", function()
       assert.is_true(lock:token() > last:token())
       last = lock
     end
+    assert.is_true(last:unlock())
+  end)
+
+  -- Regression 216.
+  it("deletes a key and puts the next one in one transaction when the budget is spent", function()
+    local client = assert(etcdlock.connect {
+      endpoints = suite.endpoints(), prefix = prefix, handoff = false,
+    })
+    finally(function() client:close() end)
+    local last = assert(client:lock "a")
+    local asked = ask_many(client, 5)
+    local before = client:stats()
+    for i = 1, 5 do
+      assert.is_true(last:unlock())
+      last = granted(asked[i])
+    end
+    assert.is_true(last:unlock())
+    local after = client:stats()
+    assert.equal(5, after.enqueues - before.enqueues)
+    assert.equal(6, after.deletes - before.deletes)
+    assert.equal(5, after.batched - before.batched)
+    assert.equal(0, after.looks - before.looks)
   end)
 end)
 

@@ -29,9 +29,11 @@ describe("parse_key", function()
     assert_counts("read", "read/1f", "1f", "lock")
   end)
 
-  it("accepts a multi-lock or read key with a number in hex after the lease ID", function()
+  it("accepts a key with a number in hex after the lease ID", function()
     assert_counts("a", "a/1f-1", "1f", "multi")
-    assert_counts("a", "a/1f-ffffffff", "1f", "multi")
+    assert_counts("a", "a/1f-80000000", "1f", "multi")
+    assert_counts("a", "a/1f-80000001", "1f", "lock")
+    assert_counts("a", "a/1f-ffffffff", "1f", "lock")
     assert_counts("a", "a/read/1f-2", "1f", "read")
     for _, key in ipairs { "a/1f-", "a/1f-0", "a/1f-01", "a/1f--1", "a/1f-g", "a/1f-1ffffffff" } do
       assert_stranger("a", key)

@@ -112,15 +112,14 @@ describe("a downgraded write lock", function()
     local writer = assert(patient:write_lock "a")
     assert.is_true(writer:downgrade())
     clients.await_watched(patient, writer)
+    local reader = assert(other:read_lock("a", { timeout = 5 }))
     local next_one = clients.ask(patient, "write", "a")
-    etcd:await_keys(prefix, 3) -- two entries, and the marker of the downgrade
+    etcd:await_keys(prefix, 4) -- three entries, and the marker of the downgrade
     local last = clients.ask(patient, "write", "a")
     clients.await_watched(patient, writer)
     server:hold_back "Txn"
     assert.is_true(next_one:cancel())
     clients.await_held(server, patient)
-    etcd:await_keys(prefix, 2)
-    local reader = assert(other:read_lock("a", { timeout = 5 }))
     writer._core:release()
     clients.assert_wait(last)
     server:tell "Txn"
@@ -129,6 +128,27 @@ describe("a downgraded write lock", function()
     assert.is_true(reader:unlock())
     assert.is_true(clients.granted(last):unlock())
     etcd:await_keys(prefix, 0)
+  end)
+end)
+
+describe("a writer that waits for a reader of the same client", function()
+  -- Regression 217. All writes of a batch have one revision, so a watch that begins after the put
+  -- would not report a delete of the same batch.
+  it("does not have its key put in the revision in which the reader's key is deleted", function()
+    local reader = assert(client:read_lock "a")
+    server:hold_back("Txn", 2)
+    local others = { assert(client:lock_async "x1"), assert(client:lock_async "x2") }
+    local asked = clients.ask(client, "write", "a") -- waits for an answer, with the delete
+    reader._core:release()
+    wait.eventually(function() return server:held "Txn" == 2 end, 5, "answers")
+    server:tell "Txn"
+    local writer = clients.granted(asked)
+    local function reader_key(rev)
+      return (etcd:ctl("get", "--keys-only", "--rev", ("%d"):format(rev), reader:key()))
+    end
+    assert.equal(reader_key(writer:token() - 1), reader_key(writer:token()))
+    assert.is_true(writer:unlock())
+    for i = 1, 2 do assert.is_true(clients.granted(others[i]):unlock()) end
   end)
 end)
 

@@ -147,7 +147,8 @@ static void settle(void *arg) {
   if (cl->is_stopping) return;
   do {
     settle_once(cl);
-  } while (!is_settled(cl));
+    if (is_settled(cl)) el_request_queue_send_ready(cl->shared->requests);
+  } while (!is_settled(cl)); /* a request may fail while it is sent */
   stop_if_closed(cl);
 }
 

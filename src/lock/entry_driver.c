@@ -101,8 +101,9 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
   out->request.done = on_answer;
   out->request.is_background = is_background(driver);
   out->request.counted_as = counted_as[action->request];
-  if (action->request == EL_REQUEST_ENQUEUE ||
-      action->request == EL_REQUEST_TRY) {
+  out->request.is_enqueue = action->request == EL_REQUEST_ENQUEUE ||
+                            action->request == EL_REQUEST_TRY;
+  if (action->request != EL_REQUEST_READ) {
     out->request.lock_queue = el_keys_queue_hash(&driver->keys);
   }
   out->request.is_unbatched =

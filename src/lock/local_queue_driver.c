@@ -813,10 +813,10 @@ void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
 
 /* ---- settle ---- */
 
-/* If waiters of |queue| wait for an entry, sends the pending deletes of the queue in the
- * foreground, because a key that is not deleted yet blocks these waiters. */
+/* If |queue| has waiters, sends the pending deletes of the queue in the foreground, because a key
+ * that is not deleted yet blocks these waiters. */
 static void expedite(const queue_driver *queue) {
-  if (TAILQ_EMPTY(&queue->local.waiting)) return;
+  if (!el_local_queue_has_waiters(&queue->local)) return;
   for (client_entry *at = first_entry(queue); at != NULL; at = next_entry(at)) {
     if (TAILQ_EMPTY(&at->local.acquisitions))
       el_entry_driver_expedite(&at->driver);

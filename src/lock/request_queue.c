@@ -70,9 +70,6 @@ struct el_request_queue {
   el_batcher batchers[BATCHERS];  /* foreground requests that wait, by kind */
   struct request_list background; /* background requests that wait */
   el_timer timer;                 /* due when the next request may leave */
-  /* The answers of one batch are being passed to their senders. No request leaves before all of
-   * them have been passed. */
-  bool is_answering;
   int background_in_flight;
   int probes_in_flight;
   int64_t background_at; /* when the next background request may leave */
@@ -218,15 +215,6 @@ static int64_t next_ms(const el_request_queue *queue) {
   return later(at_ms, queue->backoff_until);
 }
 
-static void set_timer(el_request_queue *queue) {
-  int64_t at_ms = next_ms(queue);
-  if (at_ms != INT64_MAX) {
-    el_timers_set(queue->shared->timers, &queue->timer, at_ms);
-  } else {
-    el_timers_stop(queue->shared->timers, &queue->timer);
-  }
-}
-
 static el_batcher *batcher_of(el_request_queue *queue,
                               const el_request *request) {
   return &queue->batchers[request->packed.is_read ? READS : WRITES];
@@ -317,14 +305,16 @@ static bool can_be_batched(const el_request *request, int64_t now_ms) {
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
 
-/* Tells whether a member of |batch| puts a key into the same lock queue as |request|. Then
- * |request| must not join the batch: all writes of a batch have the same revision, so the two keys
- * would have no order. */
-static bool is_of_same_queue(const el_batch *batch, const el_request *request) {
+/* Tells whether a member of |batch| puts a key into the lock queue that |request| changes. Then
+ * |request| must not join the batch, because all writes of a batch have the same revision. Two keys
+ * would have no order. And if |request| deletes the key for which the member then waits, the watch
+ * of that key, which begins after this revision, would not report it. */
+static bool follows_enqueue(const el_batch *batch, const el_request *request) {
   const el_request *member;
-  if (request->lock_queue == 0) return false;
   TAILQ_FOREACH(member, &batch->members, link) {
-    if (member->lock_queue == request->lock_queue) return true;
+    if (member->is_enqueue && member->lock_queue == request->lock_queue) {
+      return true;
+    }
   }
   return false;
 }
@@ -340,7 +330,7 @@ static void fill(el_batch *batch) {
     return;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
          can_be_batched(next, batch->sent_ms) &&
-         !is_of_same_queue(batch, next)) {
+         !follows_enqueue(batch, next)) {
     cost += el_batch_cost(&next->packed);
     bytes += next->packed.len;
     if (cost > EL_BATCH_OPS_MAX || bytes > BATCH_BYTES_MAX) return;
@@ -415,18 +405,23 @@ static void send_background(el_request_queue *queue, int64_t now_ms) {
   }
 }
 
-static void send_ready(el_request_queue *queue) {
-  int64_t now_ms;
-  if (queue->is_answering) return;
-  now_ms = el_now_ms();
-  send_foreground(queue, now_ms);
-  send_background(queue, now_ms);
-  set_timer(queue);
+void el_request_queue_send_ready(el_request_queue *queue) {
+  int64_t at_ms = next_ms(queue);
+  if (at_ms != INT64_MAX) {
+    int64_t now_ms = el_now_ms();
+    send_foreground(queue, now_ms);
+    send_background(queue, now_ms);
+    at_ms = next_ms(queue);
+  }
+  if (at_ms != INT64_MAX) {
+    el_timers_set(queue->shared->timers, &queue->timer, at_ms);
+  } else {
+    el_timers_stop(queue->shared->timers, &queue->timer);
+  }
 }
 
-static void on_timer(el_timer *timer) {
-  send_ready(EL_CONTAINER_OF(timer, el_request_queue, timer));
-}
+/* settle (lock/client.c) runs after each timer, and sends. */
+static void on_timer(el_timer *timer) { (void)timer; }
 
 static void end_backoff(el_request_queue *queue) {
   queue->backoff_ms = queue->backoff_until = 0;
@@ -477,14 +472,12 @@ static void note_failure(el_request_queue *queue, const el_error *err) {
 /* Tells whether |request| is a write of which a repeat may do harm, unlike the put of an entry's
  * key. */
 static bool is_plain_write(const el_request *request) {
-  return !request->packed.is_read && request->lock_queue == 0;
+  return !request->packed.is_read && !request->is_enqueue;
 }
 
-/* Passes |answer| to the sender of |request|. Requests that the sender then sends do not leave
- * before end_answers, so that they can be batched. */
+/* Passes |answer| to the sender of |request|. */
 static void answer_request(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = request->queue;
-  queue->is_answering = true;
   queue->probes_in_flight -= request->is_probe;
   queue->background_in_flight -= request->is_background;
   if (queue->is_stopping) {
@@ -524,16 +517,6 @@ static void drop_all(el_request_queue *queue) {
     request->is_queued = false;
     el_packed_txn_free(&request->packed);
     request->done(request, NULL);
-  }
-}
-
-static void end_answers(el_request_queue *queue) {
-  queue->is_answering = false;
-  if (queue->is_stopping) {
-    /* members of a failed batch, which were to be sent separately */
-    drop_all(queue);
-  } else {
-    send_ready(queue);
   }
 }
 
@@ -604,7 +587,10 @@ static void on_batch_answer(void *arg, el_txn_answer *answer) {
     el_txn_answer_free(answer);
   }
   free(batch);
-  end_answers(batcher->queue);
+  if (batcher->queue->is_stopping) {
+    /* members of a failed batch, which were to be sent separately */
+    drop_all(batcher->queue);
+  }
 }
 
 /* ---- interface ---- */
@@ -619,14 +605,12 @@ void el_request_queue_send(el_request_queue *queue, el_request *request,
   }
   el_kv_pack(&request->packed, txn);
   enqueue(queue, request);
-  send_ready(queue);
 }
 
 bool el_request_queue_withdraw(el_request_queue *queue, el_request *request) {
   if (!request->is_queued) return false;
   dequeue(queue, request);
   el_packed_txn_free(&request->packed);
-  set_timer(queue);
   return true;
 }
 
@@ -636,7 +620,6 @@ void el_request_queue_expedite(el_request_queue *queue, el_request *request) {
     dequeue(queue, request);
     request->is_background = false;
     enqueue(queue, request);
-    send_ready(queue);
   } else { /* it is in flight */
     queue->background_in_flight--;
     request->is_background = false;
@@ -653,7 +636,6 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
   }
   if (answer->err.code != EL_UNAVAILABLE) {
     end_backoff(queue);
-    send_ready(queue);
   } else if (!answer->err.has_other_member) {
     el_shared_set_unreachable(queue->shared, &answer->err);
   }

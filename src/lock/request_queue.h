@@ -36,8 +36,10 @@ struct el_request {
   /* offset in el_stats of the counter of this kind of request */
   size_t counted_as;
   int64_t deadline_ms; /* when an attempt must end (el_now_ms); 0: never */
-  /* el_keys_queue_hash of the lock queue into which the request puts a key; 0: it puts none */
+  /* el_keys_queue_hash of the lock queue into which the request puts a key, or from which it deletes
+   * one; 0: neither */
   uint64_t lock_queue;
+  bool is_enqueue; /* it puts a key into the lock queue */
   /* The request has several keys. It must not be in a batch, because some versions of etcd would
    * check the permission for only one of its keys (batch.c). */
   bool is_unbatched;
@@ -66,10 +68,14 @@ el_request_queue *el_request_queue_new(el_shared *shared);
 /* el_request_queue_free frees |queue|; no request may be in flight. @thread io */
 void el_request_queue_free(el_request_queue *queue);
 
-/* el_request_queue_send copies |txn| and sends it as soon as it may leave. |request| must live
+/* el_request_queue_send copies |txn|, to be sent as soon as it may leave. |request| must live
  * until |done| is called. @thread io */
 void el_request_queue_send(el_request_queue *queue, el_request *request,
                            const el_txn *txn);
+
+/* el_request_queue_send_ready sends the requests that may leave now. settle calls it at the end of
+ * each event, so that the requests of one event can leave in one batch. @thread io */
+void el_request_queue_send_ready(el_request_queue *queue);
 
 /* el_request_queue_withdraw removes |request| from the queue, and |done| is not called. Returns
  * false if the request has left or was never sent. @thread io */

@@ -9,6 +9,9 @@
 
 enum { TIME_LEN = 19 }; /* digits of nanoseconds since 1970, until 2286 */
 
+/* Added to the slot in a key of EL_MODE_LOCK, whose prefix is that of EL_MODE_MULTI. */
+#define LOCK_SLOTS UINT32_C(0x80000000)
+
 static const char *const infixes[] = {
     [EL_MODE_LOCK] = "/",
     [EL_MODE_READ] = "/read/",
@@ -54,7 +57,9 @@ size_t el_key_write(char *out, el_bytes name, const el_queue_key *key) {
                           key->is_timed ? "%llu" : "%llx",
                           (unsigned long long)key->lease);
   if (key->slot != 0) {
-    len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, "-%x", key->slot);
+    len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, "-%x",
+                            key->mode == EL_MODE_LOCK ? key->slot | LOCK_SLOTS
+                                                      : key->slot);
   }
   if (key->permits != 0) {
     len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, ".%x", key->permits);
@@ -96,7 +101,11 @@ static bool parse_lease(el_bytes text, el_queue_key *parsed) {
       (permits != 0) != (parsed->mode == EL_MODE_PERMIT)) {
     return false;
   }
-  if (parsed->mode == EL_MODE_LOCK && slot != 0) parsed->mode = EL_MODE_MULTI;
+  if (parsed->mode == EL_MODE_LOCK && slot > LOCK_SLOTS) {
+    slot -= LOCK_SLOTS;
+  } else if (parsed->mode == EL_MODE_LOCK && slot != 0) {
+    parsed->mode = EL_MODE_MULTI;
+  }
   parsed->permits = (uint16_t)permits;
   parsed->slot = (uint32_t)slot;
   parsed->lease = (int64_t)parse_number(text, 16, 16);

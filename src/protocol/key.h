@@ -5,7 +5,8 @@
  * below "name/" are user data. So a lock "a/b" does not block a lock "a".
  *
  *   name/<hex>               a lock
- *   name/<hex>-<slot>        a multi-lock: one such key below each of its names
+ *   name/<hex>-<slot>        a multi-lock: one such key below each of its names; or, from 80000001
+ *                            on, a lock: the client deletes its last key of the lock meanwhile
  *   name/read/<hex>          a read lock
  *   name/write/<hex>         a write lock
  *   name/permit/<hex>.<n>    a permit of a semaphore with n permits, n in hex

@@ -51,6 +51,15 @@ static bool is_taken(const el_local_entry *entry) {
          entry->machine->state == EL_ENTRY_LOCK_DELAY;
 }
 
+/* Returns an entry of |queue| that can be started. NULL: there is none. */
+static el_local_entry *find_free(const el_local_queue *queue) {
+  el_local_entry *entry;
+  TAILQ_FOREACH(entry, &queue->entries, link) {
+    if (is_free(entry)) return entry;
+  }
+  return NULL;
+}
+
 /* Returns the largest number of entries that |queue| may have in use. A writer that was downgraded
  * does not conflict with the entry of the next writer. */
 static uint32_t capacity(const el_local_queue *queue) {
@@ -62,6 +71,20 @@ static uint32_t capacity(const el_local_queue *queue) {
     n += entry->is_downgraded && has_acquisitions(entry);
   }
   return n;
+}
+
+/* Tells whether one more entry of |queue| may be started, or added and started. While the key of an
+ * entry is being deleted, one entry more than the capacity may be in use: the delete and the next
+ * enqueue then leave in one batch, which etcd writes to its disk once. If the delete takes longer,
+ * the next key waits behind it in etcd's queue. */
+static bool may_start(const el_local_queue *queue) {
+  const el_local_entry *entry;
+  uint32_t n_taken = 0, n_busy = 0, most = capacity(queue);
+  TAILQ_FOREACH(entry, &queue->entries, link) {
+    n_taken += is_taken(entry) || entry->is_lingering;
+    n_busy += !is_free(entry);
+  }
+  return n_taken < most && n_busy <= most;
 }
 
 /* Tells whether |acquisition| has to wait, because the acquisitions before it need as many entries
@@ -403,21 +426,13 @@ static void start(el_local_queue *queue, el_local_entry *entry,
 /* Starts an entry for |next|. Returns false if none can be started now. */
 static bool start_one(el_local_queue *queue, el_acquisition *next,
                       el_local_actions *out) {
-  el_local_entry *entry, *found = NULL;
-  uint32_t n = 0;
-  TAILQ_FOREACH(entry, &queue->entries, link) {
-    if (!is_free(entry)) {
-      n++;
-    } else if (found == NULL) {
-      found = entry;
-    }
-  }
-  if (n >= capacity(queue)) return false;
-  if (found == NULL) {
+  el_local_entry *free_entry = find_free(queue);
+  if (!may_start(queue)) return false;
+  if (free_entry == NULL) {
     push(out, EL_LOCAL_ADD_ENTRY);
     return false;
   }
-  start(queue, found, next, out);
+  start(queue, free_entry, next, out);
   return true;
 }
 
@@ -730,13 +745,11 @@ const char *el_local_queue_check(const el_local_queue *queue,
                                  const el_local_context *context) {
   const el_acquisition *next = TAILQ_FIRST(&queue->waiting);
   const el_local_entry *entry;
-  uint32_t n = 0;
   TAILQ_FOREACH(entry, &queue->entries, link) {
     const char *broken = check_entry(queue, entry);
     if (broken != NULL) return broken;
-    n += !is_free(entry);
   }
-  if (next == NULL || !context->has_lease || n >= capacity(queue) ||
+  if (next == NULL || !context->has_lease || !may_start(queue) ||
       waits_for_delete(queue, next, context)) {
     return NULL;
   }
