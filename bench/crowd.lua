@@ -42,12 +42,10 @@ local function answer_of(child, pattern, seconds)
 end
 
 --- Starts the processes of |entrant| for |row| with |server| (see servers.lua), and waits until all
--- are ready. Returns the crowd; its `version` is what the processes say about themselves. If a
--- process does not become ready, returns nil and the reason.
+-- are ready. Returns the crowd; its `versions` is what the processes say about themselves, names
+-- and versions with commas between them. If a process does not become ready, returns nil and the
+-- reason.
 function Crowd.start(entrant, row, server)
-  if entrant.needs and not uv.fs_stat(entrant.needs) then
-    return nil, "there is no " .. entrant.needs
-  end
   local self = setmetatable({ children = {}, row = row, server = server }, Crowd)
   local job, argv = job_of(entrant, row, server), {}
   self.stock = job.stock
@@ -55,12 +53,12 @@ function Crowd.start(entrant, row, server)
   argv[#argv + 1] = json.encode(job)
   for i = 1, row.processes do self.children[i] = proc.talk(argv, entrant.env) end
   for _, child in ipairs(self.children) do
-    local version, why = answer_of(child, "^ready ?(.*)$", START)
-    if not version then
+    local versions, why = answer_of(child, "^ready ?(.*)$", START)
+    if not versions then
       self:stop()
       return nil, why
     end
-    self.version = version ~= "" and version or nil
+    self.versions = versions
   end
   return self
 end

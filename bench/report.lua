@@ -173,7 +173,7 @@ local function versions(results)
   local seen, list = {}, {}
   for _, row in ipairs(results.rows) do
     for _, entrant in ipairs(row.entrants) do
-      for _, version in ipairs(entrant.versions) do
+      for version in table.concat(entrant.versions, ", "):gmatch "[^, ][^,]*" do
         if not seen[version] then list[#list + 1] = version end
         seen[version] = true
       end
@@ -196,8 +196,8 @@ end
 function M.markdown(results)
   local about, lines = results.about, {}
   lines[1] = "![Rates of etcdlock and of Go's client](charts/beside_go.svg)\n"
-  lines[2] = ("etcdlock %s on %s: %d cores, %s, %s.\n"):format(about.etcdlock, about.date,
-    about.cores, about.lua, versions(results))
+  lines[2] = ("etcdlock %s on %s: %d cores, %s, %s, gRPC core %s, %s.\n"):format(about.etcdlock,
+    about.date, about.cores, about.system, about.lua, about.grpc, versions(results))
   append_rates(lines, select_rows(results, function(row)
     return row.group == "main" and row.entrants[2]
   end))
@@ -206,8 +206,8 @@ function M.markdown(results)
   lines[#lines + 1] = row_of("---", "---", "--:", "--:", "--:")
   append_targets(lines, results.rows)
   for _, excuse in ipairs(results.excuses) do
-    lines[#lines + 1] = ("\nNot in this run: %s (%s): %s."):format(excuse.who, excuse.row,
-      excuse.why)
+    lines[#lines + 1] = ("\nNot in this run: %s%s: %s."):format(excuse.who,
+      excuse.row and (" (%s)"):format(excuse.row) or "", excuse.why)
   end
   return table.concat(lines, "\n") .. "\n"
 end

@@ -15,6 +15,7 @@ local entrants = require "bench.entrants"
 local etcdlock = require "etcdlock"
 local faults = require "bench.faults"
 local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local report = require "bench.report"
 local rows = require "bench.rows"
 local servers = require "bench.servers"
@@ -50,13 +51,8 @@ function M.race(row, ids, excuse)
   for _, id in ipairs(ids) do
     local entrant = entrants[id]
     local kind = row.fault and "cluster" or entrant.server or "etcd"
-    local server, why = self.servers[kind], nil
-    if not server then
-      server, why = servers[kind]()
-      self.servers[kind] = server
-    end
-    local crowd
-    if server then crowd, why = Crowd.start(entrant, row, server) end
+    self.servers[kind] = self.servers[kind] or servers[kind]()
+    local crowd, why = Crowd.start(entrant, row, self.servers[kind])
     if crowd then
       self.ids[#self.ids + 1] = id
       self.crowds[id], self.samples[id] = crowd, {}
@@ -109,21 +105,18 @@ local function run_rounds(row, ids, rounds, done, excuse)
   for _, id in ipairs(race.ids) do
     local crowd = race.crowds[id]
     done[#done + 1] = {
-      id = id, label = entrants[id].label, versions = { crowd.server.version, crowd.version },
+      id = id, label = entrants[id].label, versions = { crowd.server.version, crowd.versions },
       samples = race.samples[id],
     }
   end
   race:stop()
 end
 
--- Runs |row| with the entrants in the set |wanted| (nil: all). Returns its result: the row, with
--- the samples of the entrants that took part, and their versions. In a row of one round no entrant
--- waits for its turn, so each has the machine for itself.
-local function run_row(row, wanted, excuse)
-  local ids, result, rounds = {}, {}, row.rounds or 5
-  for _, id in ipairs(row.entrants) do
-    if not wanted or wanted[id] then ids[#ids + 1] = id end
-  end
+-- Runs |row|. Returns its result: the row, with the samples of the entrants that took part, and
+-- their versions. In a row of one round no entrant waits for its turn, so each has the machine for
+-- itself.
+local function run_row(row, excuse)
+  local ids, result, rounds = row.entrants, {}, row.rounds or 5
   for field, value in pairs(row) do result[field] = value end
   result.entrants, result.promised = {}, ROUNDS and {} or row.promised
   if ROUNDS then rounds = math.min(ROUNDS, rounds) end
@@ -156,30 +149,62 @@ local function wanted_rows(wanted)
   return list
 end
 
+-- Keeps only those entrants of the rows |list| that are in the set |wanted| (nil: all) and are
+-- prepared. Calls excuse(who, why) once for each file that is missing.
+function M.choose(list, wanted, excuse)
+  local missing, files = {}, {}
+  local function leave_out(label, file)
+    local labels = missing[file] or {}
+    if not missing[file] then missing[file], files[#files + 1] = labels, file end
+    if not labels[label] then labels[label], labels[#labels + 1] = true, label end
+  end
+  for _, row in ipairs(list) do
+    local ids = {}
+    for _, id in ipairs(row.entrants) do
+      if not wanted or wanted[id] then
+        local entrant = entrants[id]
+        if not entrant.needs or uv.fs_stat(entrant.needs) then
+          ids[#ids + 1] = id
+        else
+          leave_out(entrant.label, entrant.needs)
+        end
+      end
+    end
+    row.entrants = ids
+  end
+  for _, file in ipairs(files) do
+    excuse(table.concat(missing[file], "; "), "there is no " .. file)
+  end
+end
+
 local function about()
+  local system = read_file "/etc/os-release" or ""
   return {
     date = os.date "!%Y-%m-%d", etcdlock = etcdlock._VERSION, cores = #uv.cpu_info(),
-    etcd = proc.run({ "etcd", "--version" }):match "etcd Version: (%S+)",
-    lua = jit and jit.version or _VERSION,
+    system = system:match 'PRETTY_NAME="([^"]*)"' or "Linux",
+    lua = proc.run({ uv.exepath(), "-v" }):match "^%S+ %S+" or _VERSION,
+    grpc = proc.run({ "pkg-config", "--modversion", "grpc" }):match "%S+",
   }
 end
 
 -- Runs the rows |list|. Processes that a failed row leaves behind end with this program.
 local function run(list, wanted)
   local results = { about = about(), rows = {}, excuses = {}, failures = 0 }
+  local function excuse(who, why, row)
+    table.insert(results.excuses, { row = row and row.title, who = who, why = why:match "[^\n]*" })
+    print(("%swithout %s: %s"):format(row and "  " or "", who, why))
+  end
+  M.choose(list, wanted, excuse)
   for _, row in ipairs(list) do
     print(("%s (%s) ..."):format(row.title, row.id))
-    local function excuse(who, why)
-      table.insert(results.excuses, { row = row.title, who = who, why = why:match "[^\n]*" })
-      print(("  without %s: %s"):format(who, why))
-    end
-    local ok, result = xpcall(run_row, debug.traceback, row, wanted, excuse)
+    local function excuse_here(who, why) excuse(who, why, row) end
+    local ok, result = xpcall(run_row, debug.traceback, row, excuse_here)
     if ok then
       results.rows[#results.rows + 1] = result
       print(report.text(result))
     else
       if result:find "interrupted!" then error(result, 0) end -- from the interpreter, on Ctrl-C
-      excuse("anybody", result)
+      excuse_here("anybody", result)
       results.failures = results.failures + 1
     end
   end

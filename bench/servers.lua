@@ -8,7 +8,6 @@ local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local socket = require "socket"
 local temporary = require "spec.support.harness.temporary"
-local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
@@ -71,10 +70,8 @@ function M.redis_everysec() return redis "everysec" end
 
 function M.redis_always() return redis "always" end
 
---- Starts a ZooKeeper with its defaults: it answers a write when the write is on the disk. Returns
--- nil and the reason if it was not built.
+--- Starts a ZooKeeper with its defaults: it answers a write when the write is on the disk.
 function M.zookeeper()
-  if not uv.fs_stat "build/java/ready" then return nil, "there is no build/java/ready" end
   local port = ports.free()
   local process = proc.spawn {
     "java", "-Dzookeeper.admin.enableServer=false", "-cp", "build/java/lib/*",

@@ -103,7 +103,7 @@ async function main() {
   const client = new Etcd3({ hosts: job.endpoint });
   await client.get('first');
   const witness = new Witness(job.marks);
-  console.log(`ready node etcd3 ${require('etcd3/package.json').version}`);
+  console.log(`ready node etcd3 ${require('etcd3/package.json').version}, node ${process.version}`);
   for await (const line of readline.createInterface({ input: process.stdin })) {
     console.log(JSON.stringify(await runWindow(client, job, witness, JSON.parse(line))));
   }

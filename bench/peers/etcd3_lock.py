@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import platform
 import sys
 import threading
 import time
@@ -106,7 +107,8 @@ def main():
     names = [f"{job['prefix']}/{i % job['names']}" for i in range(job["owners"])]
     locks = [client.lock(name, ttl=TTL) for name in names]
     witness = Witness(job.get("marks"), job["names"])
-    print("ready python-etcd3", importlib.metadata.version("etcd3"), flush=True)
+    version = importlib.metadata.version("etcd3")
+    print(f"ready python-etcd3 {version}, Python {platform.python_version()}", flush=True)
     for line in sys.stdin:
         print(json.dumps(run_window(job, locks, witness, json.loads(line))), flush=True)
 

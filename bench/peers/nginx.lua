@@ -92,7 +92,7 @@ local nginx = Nginx.start {
   locations = { ["/lock"] = LOCATIONS[job.lock] },
 }
 io.stdout:setvbuf "line"
-print "ready"
+print("ready nginx " .. proc.run({ "sh", "-c", "nginx -v 2>&1" }):match "nginx/(%S+)")
 for line in io.lines() do print(json.encode(answer_of(nginx, json.decode(line).seconds))) end
 Nginx.stop_all()
 proc.shut_down()

@@ -126,10 +126,23 @@ describe("an entrant of the benchmark", function()
     await_some("broken", function() return crowd:window { holds = 1 } end)
   end)
 
+  it("is left out with one line for all rows if it is not prepared", function()
+    entrants.absent = { label = "the absent one", needs = "build/nowhere" }
+    entrants.missing = { label = "the missing one", needs = "build/nowhere" }
+    finally(function() entrants.absent, entrants.missing = nil, nil end)
+    local list, excuses = {
+      { entrants = { "etcdlock", "absent", "missing" } }, { entrants = { "bare", "absent" } },
+    }, {}
+    bench.choose(list, nil, function(who, why) table.insert(excuses, who .. ": " .. why) end)
+    assert.same({ "the absent one; the missing one: there is no build/nowhere" }, excuses)
+    assert.same({ { entrants = { "etcdlock" } }, { entrants = { "bare" } } }, list)
+    bench.choose(list, { bare = true }, error)
+    assert.same({ { entrants = {} }, { entrants = { "bare" } } }, list)
+  end)
+
   it("is left out with the reason if it cannot start or cannot continue", function()
     local excuses, row = {}, { id = "bench_spec", processes = 1, owners = 1, names = 1 }
     local others = {
-      absent = { label = "nobody", argv = {}, needs = "build/nowhere" },
       broken = { label = "fails", argv = { "sh", "-c", "echo out of order >&2" } },
       weak = { label = "gives up", argv = { "sh", "-c", "echo ready; read a; echo tired >&2" } },
     }
@@ -140,11 +153,11 @@ describe("an entrant of the benchmark", function()
       servers.etcd = start
       for id in pairs(others) do entrants[id] = nil end
     end)
-    local race = bench.race(row, { "etcdlock", "absent", "broken", "weak" }, function(label, why)
+    local race = bench.race(row, { "etcdlock", "broken", "weak" }, function(label, why)
       excuses[label] = why
     end)
     finally(function() race:stop() end)
-    assert.same({ nobody = "there is no build/nowhere", fails = "out of order" }, excuses)
+    assert.same({ fails = "out of order" }, excuses)
     race:round(1, { seconds = 0.2 })
     assert.equal("tired", excuses["gives up"])
     assert.same({ "etcdlock" }, race.ids)
@@ -168,8 +181,14 @@ end
 
 local function results_of(row)
   return {
-    about = { date = "2026-01-31", etcdlock = "1.0", cores = 2, lua = "Lua" },
-    rows = { row }, excuses = { { who = "Java", row = "the work", why = "no Java" } },
+    about = {
+      date = "2026-01-31", etcdlock = "1.0", cores = 2, system = "Debian", lua = "Lua",
+      grpc = "29",
+    },
+    rows = { row },
+    excuses = {
+      { who = "Java", why = "no Java" }, { who = "Go", row = "the work", why = "tired" },
+    },
   }
 end
 
@@ -182,7 +201,7 @@ local function row_of(changes)
         id = "etcdlock", label = "etcdlock", versions = { "etcd 3.4" },
         samples = samples { 100, 10, 90 },
       },
-      { id = "go", label = "Go Mutex", versions = { "etcd 3.4", "client 3" },
+      { id = "go", label = "Go Mutex", versions = { "etcd 3.4", "client 3, go1" },
         samples = samples { 10, 2, 10 } },
     },
   }
@@ -269,12 +288,13 @@ describe("the report of the benchmark", function()
     local page = read_file(directory .. "/bench/README.md")
     for _, text in ipairs {
       "before\n<!-- figures of make bench -->\n![", "\n<!-- end of the figures -->\nafter\n",
-      "\netcdlock 1.0 on 2026-01-31: 2 cores, Lua, client 3, etcd 3.4.\n",
+      "\netcdlock 1.0 on 2026-01-31: 2 cores, Debian, Lua, gRPC core 29, client 3, "
+        .. "etcd 3.4, go1.\n",
       "\n| holds per second | the work |\n| --- | --: |\n| etcdlock | 90.0 (0.50) |\n"
         .. "| Go Mutex | 10.0 (0.50) |\n",
       "| the work | times as fast as Go Mutex | **9.00** | 5.00 to 10.0 | ≥ 8.00, reached |",
       "| the work | times as fast as a limit of 100/s | **0.90** | 0.10 to 1.00 |",
-      "\nNot in this run: Java (the work): no Java.\n",
+      "\nNot in this run: Java: no Java.\n", "\nNot in this run: Go (the work): tired.\n",
     } do
       assert.is_truthy(page:find(text, 1, true), text)
     end

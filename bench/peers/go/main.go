@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -95,7 +96,7 @@ func main() {
 	check(err)
 	defer client.Close()
 	pairs, witness := newPairs(client, j), newWitness(j.Marks, j.Names)
-	fmt.Println("ready", version("go.etcd.io/etcd/client/v3"))
+	fmt.Printf("ready %s, %s\n", version("go.etcd.io/etcd/client/v3"), runtime.Version())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var c command
 		check(json.Unmarshal(lines.Bytes(), &c))

@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Locale;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
@@ -138,7 +139,7 @@ public final class Peer {
       for (Thread owner : owners) {
         owner.join();
       }
-      return String.format("{\"pairs\":%d,\"seconds\":%f,\"broken\":%d,\"sold\":%d}", count, last,
+      return String.format(Locale.ROOT, "{\"pairs\":%d,\"seconds\":%f,\"broken\":%d,\"sold\":%d}", count, last,
           broken, sold);
     }
   }
@@ -148,7 +149,7 @@ public final class Peer {
     JsonNode job = json.readTree(args[1]);
     Locks locks = Locks.of(args[0], job);
     Peer peer = new Peer(job, locks);
-    System.out.println("ready " + locks.version());
+    System.out.println("ready " + locks.version() + ", Java " + Runtime.version());
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       System.out.println(peer.new Window(json.readTree(line)).run());
