@@ -163,8 +163,8 @@ describe("the etcdlock command", function()
     local _, status, err = command.run({ "ls" },
       { LUA_PATH = lua .. "/?.lua;" .. lua .. "/?/init.lua" })
     assert.equal(71, status)
-    assert.equal("etcdlock: the Lua module argparse is missing; on Debian install"
-      .. " lua-argparse\n", err)
+    assert.equal("etcdlock: the module argparse is missing for " .. _VERSION
+      .. "; on Debian install lua-argparse\n", err)
   end)
 
   it("is not loaded, nor are argparse and luv, by a program that requires etcdlock", function()

@@ -43,7 +43,8 @@ local PACKAGES = { argparse = "lua-argparse", luv = "lua-luv", dkjson = "lua-dkj
 local function explain(err)
   local missing = err:match "module '([%w.]+)' not found"
   if PACKAGES[missing] then
-    return ("the Lua module %s is missing; on Debian install %s"):format(missing, PACKAGES[missing])
+    return ("the module %s is missing for %s; on Debian install %s"):format(missing, _VERSION,
+      PACKAGES[missing])
   end
 end
 
