@@ -56,8 +56,6 @@ describe("a failed request", function()
   -- caller reads.
   local PLAIN = {
     { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own text is unchanged
-    { "failed to connect to all addresses; last error: UNKNOWN: unix:/resolv/etcd: No such file or "
-      .. "directory", "the Unix socket does not exist" },
     { "DNS resolution failed for a.invalid:2379: C-ares status is not ARES_SUCCESS qtype=A "
       .. "name=a.invalid is_balancer=0: Domain name not found",
       "the host name cannot be resolved" },
@@ -121,26 +119,28 @@ describe("an unreachable etcd", function()
 end)
 
 describe("a server that is not etcd", function()
-  -- A server that answers all data on each connection as HTTP/1 does.
+  -- A server that answers all data on each connection as HTTP/1 does. It listens on the Unix socket
+  -- |path|, or on a port if |path| is nil.
   local SERVER = [[
-    local uv = require "luv"
-    local server = uv.new_tcp()
-    server:bind("127.0.0.1", 0)
+    local uv, path = require "luv", ...
+    local function new() return path and uv.new_pipe(false) or uv.new_tcp() end
+    local server = new()
+    assert(server:bind(path or "127.0.0.1", 0))
     uv.new_signal():start("sigpipe", function() end) -- luv leaves that to us
     server:listen(16, function()
-      local peer = uv.new_tcp()
+      local peer = new()
       server:accept(peer)
       peer:read_start(function(_, data)
         if not data then return peer:close() end
         peer:write "HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhey\n"
       end)
     end)
-    print("port " .. server:getsockname().port)
+    print("at " .. (path and "unix:" .. path or "127.0.0.1:" .. server:getsockname().port))
     uv.run()
   ]]
 
-  it('but speaks HTTP/1 makes calls fail with "protocol" at once', function()
-    local endpoint = "127.0.0.1:" .. proc.lua(SERVER):expect "^port (%d+)"
+  local function assert_no_etcd(...)
+    local endpoint = proc.lua(SERVER, ...):expect "^at (.*)"
     local client = connect { endpoints = endpoint, env = false }
     for _ = 1, 3 do
       local from = wait.now()
@@ -153,6 +153,12 @@ describe("a server that is not etcd", function()
     assert_fails("protocol", client:try_lock "a")
     assert_fails("protocol", client:ping())
     assert_fails("protocol", client:queue "a")
+  end
+
+  it('but speaks HTTP/1 makes calls fail with "protocol" at once', function() assert_no_etcd() end)
+
+  it("is also recognized on a Unix socket", function()
+    assert_no_etcd(temporary.directory() .. "/socket")
   end)
 end)
 

@@ -189,6 +189,13 @@ test_message("the message about a missing file is the same in every locale", [[
     env = false })))
 ]], 'cacert "/no/such" cannot be read: No such file or directory')
 
+-- Regression 216. The resolver's reason was in the language of the program's locale.
+test_message("the reason of the resolver is the same in every locale", [[
+  local client = assert(etcdlock.connect { endpoints = "[fe80::1%nowhere]:1", env = false })
+  io.write((select(2, client:lock("a", { timeout = 1 }))))
+  client:close()
+]], "this machine has no such network interface: Name or service not known")
+
 for _, driver in ipairs { "the caller", "the I/O thread" } do
   test_message("a refused connection is called so in every locale, if driven by " .. driver, ([[
     local client = assert(etcdlock.connect { endpoints = "127.0.0.1:1", env = false })

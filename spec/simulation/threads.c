@@ -169,12 +169,13 @@ bool __wrap_el_process_has_room(int n_threads, int n_descriptors,
 }
 
 /* The probe speaks to a real server. Here it finds no cause. */
-bool __wrap_el_tls_probe(el_tls *tls, const char *address, int timeout_ms,
-                         int stop_fd, el_error *err);
-bool __wrap_el_tls_probe(el_tls *tls, const char *address, int timeout_ms,
-                         int stop_fd, el_error *err) {
+bool __wrap_el_tls_probe(el_tls *tls, const char *address, bool is_unix,
+                         int timeout_ms, int stop_fd, el_error *err);
+bool __wrap_el_tls_probe(el_tls *tls, const char *address, bool is_unix,
+                         int timeout_ms, int stop_fd, el_error *err) {
   (void)tls;
   (void)address;
+  (void)is_unix;
   (void)stop_fd;
   (void)err;
   fiber_sleep(world_random(0, timeout_ms) * WORLD_MS);

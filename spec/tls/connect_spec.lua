@@ -94,6 +94,16 @@ describe("a client with TLS", function()
     end
   end)
 
+  -- Regression 217. Unix sockets had no diagnosis, so messages had gRPC's words: with gRPC 1.83 in
+  -- the language of the program's locale.
+  it("is told the scheme to write if only one side of a unix socket uses TLS", function()
+    local function assert_told(endpoint, message)
+      tls.assert_refused(connect { endpoints = endpoint }, "protocol", message)
+    end
+    assert_told("unixs:" .. plain:socket(), "does not speak TLS; .*, write unix:/")
+    assert_told("unix:" .. etcd:socket(), "requires TLS; write unixs:/")
+  end)
+
   it("uses no TLS for http://, even with certificate options", function()
     assert_works { endpoints = plain:endpoint() }
   end)

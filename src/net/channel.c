@@ -637,18 +637,17 @@ static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
 }
 
 /* Starts a diagnosis of the member, unless one is under way or began less than DIAGNOSE_EVERY_MS
- * ago. gRPC does not promise its texts, so its words for a failed connection are not used. Unix
- * sockets are not diagnosed. */
+ * ago. gRPC does not promise its texts, so its words for a failed connection are not used. */
 static void diagnose(member_state *at) {
   int64_t now = el_now_ms();
-  if (at->diagnosis != NULL || at->endpoint.is_unix ||
+  if (at->diagnosis != NULL ||
       (at->diagnosed_ms != 0 && now < at->diagnosed_ms + DIAGNOSE_EVERY_MS)) {
     return;
   }
   at->diagnosed_ms = now;
-  at->diagnosis =
-      el_diagnosis_start(at->ch->loop, at->endpoint.is_tls ? at->ch->tls : NULL,
-                         at->endpoint.address, on_diagnosed, at);
+  at->diagnosis = el_diagnosis_start(
+      at->ch->loop, at->endpoint.is_tls ? at->ch->tls : NULL,
+      at->endpoint.address, at->endpoint.is_unix, on_diagnosed, at);
 }
 
 /* Returns whether connections to every member fail, each for a cause that a retry does not

@@ -9,8 +9,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/thread.h"
 #include "base/completion.h"
+#include "base/text.h"
+#include "base/thread.h"
 
 /* The only event of the completion |ended|. */
 enum { ENDED = 1 };
@@ -33,6 +34,7 @@ struct el_diagnosis {
   el_loop *loop;
   el_tls *tls;
   char *address;
+  bool is_unix;  /* |address| is that of a Unix socket */
   bool is_found; /* |err| is the cause */
   el_error err;
   el_diagnosis_done done;
@@ -64,9 +66,10 @@ static void *run_probe(void *arg) {
   el_diagnosis *diagnosis = arg;
   bool is_abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
+  el_c_locale_enter(); /* until the thread ends: for the resolver's reason */
   diagnosis->is_found =
-      el_tls_probe(diagnosis->tls, diagnosis->address, PROBE_TIMEOUT_MS,
-                   diagnosis->stop_fd, &diagnosis->err);
+      el_tls_probe(diagnosis->tls, diagnosis->address, diagnosis->is_unix,
+                   PROBE_TIMEOUT_MS, diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
   is_abandoned = diagnosis->is_abandoned;
   if (!is_abandoned) {
@@ -84,8 +87,8 @@ static void *run_probe(void *arg) {
 /* ---- start and end ---- */
 
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
-                                 const char *address, el_diagnosis_done done,
-                                 void *arg) {
+                                 const char *address, bool is_unix,
+                                 el_diagnosis_done done, void *arg) {
   el_diagnosis *diagnosis = el_alloc(sizeof *diagnosis);
   diagnosis->command.run = run_done;
   diagnosis->stop_fd = eventfd(0, EFD_CLOEXEC);
@@ -94,6 +97,7 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
   diagnosis->loop = loop;
   diagnosis->tls = tls != NULL ? el_tls_ref(tls) : NULL;
   diagnosis->address = el_strndup(address, strlen(address));
+  diagnosis->is_unix = is_unix;
   diagnosis->done = done;
   diagnosis->arg = arg;
   if (diagnosis->stop_fd < 0 ||

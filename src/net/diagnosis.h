@@ -17,12 +17,12 @@ typedef struct el_diagnosis el_diagnosis;
 typedef void (*el_diagnosis_done)(void *arg, bool is_found,
                                   const el_error *err);
 
-/* el_diagnosis_start starts a thread that examines |address| (see el_tls_probe). |done| is called
+/* el_diagnosis_start starts a thread that examines |address| (as el_tls_probe). |done| is called
  * once, later, in the loop, unless el_diagnosis_stop is called before. Returns NULL if no thread
  * can be started. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
-                                 const char *address, el_diagnosis_done done,
-                                 void *arg);
+                                 const char *address, bool is_unix,
+                                 el_diagnosis_done done, void *arg);
 
 /* el_diagnosis_cancel lets the thread of |diagnosis| end, without waiting for it. @thread io */
 void el_diagnosis_cancel(el_diagnosis *diagnosis);

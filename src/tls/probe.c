@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -25,9 +26,11 @@
 typedef struct probe {
   el_tls *tls; /* NULL: the client uses no TLS */
   const char *address;
-  char host[256], port[8]; /* the parts of |address| */
-  int64_t deadline_ms;     /* on the clock of el_now_ms */
-  int stop_fd;             /* if it is readable, the probe ends */
+  const char *path; /* of a Unix socket; NULL: |address| has a host */
+  /* the parts of |address|; the host of a Unix socket is localhost, as for gRPC */
+  char host[256], port[8];
+  int64_t deadline_ms; /* on the clock of el_now_ms */
+  int stop_fd;         /* if it is readable, the probe ends */
   SSL_CTX *ctx;
   /* why the last attempt to connect failed; NULL: it succeeded, or the time has ended */
   const char *refusal;
@@ -95,24 +98,28 @@ static const char *unresolved(const probe *p) {
              : "the host name cannot be resolved";
 }
 
-/* Connects to the first address of p->host that accepts a connection. Returns false if none accepts
- * before p->deadline_ms, or before p->stop_fd is readable; then p->refusal may tell why. */
-static bool open_connection(el_probe_connection *conn, probe *p) {
+/* Returns the result of try_address for the Unix socket p->path. */
+static int try_path(el_probe_connection *conn, const probe *p) {
+  struct sockaddr_un to = {.sun_family = AF_UNIX};
+  struct addrinfo at = {.ai_family = AF_UNIX,
+                        .ai_addr = (struct sockaddr *)&to,
+                        .ai_addrlen = sizeof to};
+  strncpy(to.sun_path, p->path, sizeof to.sun_path - 1);
+  return try_address(conn, &at, p->deadline_ms);
+}
+
+/* Returns the result of try_address for the last address of p->host that was tried. Sets p->refusal
+ * if p->host has no address. */
+static int try_host(el_probe_connection *conn, probe *p) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list;
-  int failure;
-  memset(conn, 0, sizeof *conn);
-  conn->fd = -1;
-  conn->stop_fd = p->stop_fd;
-  conn->deadline_ms = p->deadline_ms;
-  p->refusal = NULL;
-  failure = getaddrinfo(p->host, p->port, &hints, &list);
+  int failure = getaddrinfo(p->host, p->port, &hints, &list);
   if (failure != 0) {
     p->refusal = unresolved(p);
     p->reason =
         failure == EAI_SYSTEM ? el_errno_text(errno) : gai_strerror(failure);
-    return false;
+    return 0;
   }
   for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
        at = at->ai_next) {
@@ -121,7 +128,25 @@ static bool open_connection(el_probe_connection *conn, probe *p) {
                           now + (p->deadline_ms - now) / count_addresses(at));
   }
   freeaddrinfo(list);
-  if (failure != 0 && failure != ETIME) p->refusal = el_errno_text(failure);
+  return failure;
+}
+
+/* Connects to the Unix socket, or to the first address of p->host that accepts a connection. Returns
+ * false if none accepts before p->deadline_ms, or before p->stop_fd is readable; then p->refusal may
+ * tell why. */
+static bool open_connection(el_probe_connection *conn, probe *p) {
+  int failure;
+  memset(conn, 0, sizeof *conn);
+  conn->fd = -1;
+  conn->stop_fd = p->stop_fd;
+  conn->deadline_ms = p->deadline_ms;
+  p->refusal = NULL;
+  failure = p->path != NULL ? try_path(conn, p) : try_host(conn, p);
+  if (p->path != NULL && failure == ENOENT) {
+    p->refusal = "the Unix socket does not exist";
+  } else if (failure != 0 && failure != ETIME) {
+    p->refusal = el_errno_text(failure);
+  }
   return conn->fd >= 0;
 }
 
@@ -540,6 +565,18 @@ static el_probe_protocol try_plain(probe *p) {
   return el_probe_detect_protocol(&conn);
 }
 
+/* Fills |err| with |problem| and the endpoint that is right: one with TLS if |is_tls|. Returns true,
+ * so that its callers can return the result. */
+static bool set_other_scheme(const probe *p, const char *problem, bool is_tls,
+                             el_error *err) {
+  static const char *const schemes[2][2] = {{"http://", "https://"},
+                                            {"unix:", "unixs:"}};
+  el_error_set(err, EL_PROTOCOL, ETCD_AT "%s %s%.80s", p->address, problem,
+               schemes[p->path != NULL][is_tls],
+               p->path != NULL ? p->path : p->address);
+  return true;
+}
+
 /* Reports why no connection was possible, if the reason is known. */
 static bool set_refusal(const probe *p, el_error *err) {
   if (p->refusal == NULL) return false;
@@ -561,12 +598,9 @@ static bool probe_tls(probe *p, el_error *err) {
     return set_refusal(p, err);
   }
   if (protocol != EL_PROBE_TLS) {
-    el_error_set(err, EL_PROTOCOL,
-                 ETCD_AT
-                 "the server does not speak TLS; to connect without TLS, write "
-                 "http://%.80s",
-                 p->address, p->address);
-    return true;
+    return set_other_scheme(
+        p, "the server does not speak TLS; to connect without TLS, write",
+        false, err);
   }
   if (hs.verify_error != X509_V_OK) {
     set_verify_error(p, &hs, err);
@@ -588,10 +622,7 @@ static bool probe_plain(probe *p, el_error *err) {
     return protocol == EL_PROBE_OTHER ? set_not_etcd(p, err)
                                       : set_refusal(p, err);
   }
-  el_error_set(err, EL_PROTOCOL,
-               ETCD_AT "the server requires TLS; write https://%.80s",
-               p->address, p->address);
-  return true;
+  return set_other_scheme(p, "the server requires TLS; write", true, err);
 }
 
 /* Splits p->address into p->host and p->port. Returns false if it is malformed. */
@@ -612,11 +643,16 @@ static bool split_address(probe *p) {
   return true;
 }
 
-bool el_tls_probe(el_tls *tls, const char *address, int timeout_ms, int stop_fd,
-                  el_error *err) {
+bool el_tls_probe(el_tls *tls, const char *address, bool is_unix,
+                  int timeout_ms, int stop_fd, el_error *err) {
   probe p = {.tls = tls, .address = address, .stop_fd = stop_fd};
   bool has_cause;
-  if (!split_address(&p)) return false;
+  if (is_unix) {
+    p.path = address + strlen("unix:");
+    strcpy(p.host, "localhost");
+  } else if (!split_address(&p)) {
+    return false;
+  }
   p.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
   if (p.ctx == NULL) return false;
   /* The time to prepare the certificates does not count. */
