@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the packages of Debian 12 or 13 that a purpose needs, if they are missing.
+# Installs the packages that a purpose needs, if they are missing, on Debian 12, 13 or the next
+# release.
 #
 #   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind|networks LUA_VERSION
 #

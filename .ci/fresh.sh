@@ -7,7 +7,8 @@
 #
 #   SUITE=bookworm|trixie|forky [WITH="package ..."] fresh.sh [user|root]...
 #
-# WITH: packages to install before the first command.
+# WITH: packages to install before the first command. In forky, a package may come from the suite
+# experimental: libgrpc-dev/experimental.
 set -eu
 
 SUITE=${SUITE:-bookworm}

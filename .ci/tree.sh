@@ -22,6 +22,10 @@ make_tree() {
       sed "s/$CODENAME/$SUITE/g" "$file" >"$tree$file"
     fi
   done
+  # apt installs a package of experimental only if the caller names the suite.
+  if [ "$SUITE" = forky ]; then
+    echo "deb $mirror experimental main" >"$tree/etc/apt/sources.list.d/experimental.list"
+  fi
 }
 
 # make_home USER: sets $home to the home directory of USER in the tree, and puts the sources of HEAD
