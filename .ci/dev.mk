@@ -121,7 +121,7 @@ asan-short: deps ## a core of the specs under the address, undefined and leak sa
 test-go: deps ## the specs that run Go programs, with Go, which this installs
 	@sh bench/prepare.sh go
 	@$(MAKE) --no-print-directory TESTING=1 suite SPEC='spec/read_write/go_interop_spec.lua \
-	  spec/election/go_interop_spec.lua spec/command/interop_spec.lua'
+	  spec/election/go_interop_spec.lua spec/command/interop_spec.lua spec/stress/judge_spec.lua'
 
 # The specs of `make test-etcd-short`, which runs them in the configuration that differs most from
 # that of `make test`.
@@ -147,7 +147,7 @@ mutants: deps ## change FILES="src/..." in N=20 random places (SEED=1); print wh
 	@$(RUN_ENV) FILES='$(FILES)' SEED='$(SEED)' N='$(N)' LIMIT='$(LIMIT)' \
 	  $(LUA) spec/mutants/run.lua
 
-fresh: ## run README's commands on a fresh Debian: SUITE=bookworm|trixie WITH=packages
+fresh: ## run README's commands on a fresh Debian: SUITE=bookworm|trixie|forky WITH=packages
 	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
 
 # ---- examples -------------------------------------------------------------------
