@@ -49,8 +49,12 @@ end
 local _, told, why = judge(history())
 local is_missing = told:find "not judged"
 
+local function test(text, run)
+  it(text, is_missing and function() pending((why:gsub("\n$", ""))) end or run)
+end
+
 local function it_finds(text, verdict, change)
-  it(text, is_missing and function() pending((why:gsub("\n$", ""))) end or function()
+  test(text, function()
     local is_good, out = judge(history(change))
     assert.equal(verdict == nil, is_good, out)
     assert.is_truthy(out:find(verdict or "locks of a: 12 operations, linearizable", 1, true), out)
@@ -84,6 +88,15 @@ describe("porcupine", function()
     list[9].unknown = nil
     list[11] = access("read", "c1", 14, 1, 95)
     table.insert(list, access("read", "c1", 14, 5, 105))
+  end)
+  test("refuses an empty history, and one that it cannot read", function()
+    for reason, list in pairs {
+      ["the history is empty"] = {}, ["token too long"] = { { name = ("a"):rep(100000) } },
+    } do
+      local is_good, _, err = judge(list)
+      assert.is_false(is_good)
+      assert.matches(reason, err, 1, true)
+    end
   end)
   it_finds("ignores what a fault excuses", nil, function(list)
     table.insert(list, access("read", "c1", 14, 0, 105, { excused = true }))

@@ -5,7 +5,8 @@
 //	linearizable FILE
 //
 // Prints one line for each name. If a history is not linearizable, also writes a page that shows it,
-// and exits with status 1. A history that is not decided in time counts as linearizable.
+// and exits with status 1, as for a file that is empty or cannot be read. A history that is not
+// decided in time counts as linearizable.
 package main
 
 import (
@@ -48,12 +49,17 @@ func read(path string) []entry {
 	check(err)
 	defer file.Close()
 	var entries []entry
-	for lines := bufio.NewScanner(file); lines.Scan(); {
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
 		var e entry
 		check(json.Unmarshal(lines.Bytes(), &e))
 		if !e.Excused {
 			entries = append(entries, e)
 		}
+	}
+	check(lines.Err())
+	if len(entries) == 0 {
+		log.Fatal("the history is empty")
 	}
 	return entries
 }
