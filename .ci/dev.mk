@@ -1,9 +1,9 @@
 # The targets for developers: single checks, examples, measurements, packages. The Makefile includes
 # this file. `make help-dev` lists the targets.
 #
-#   ETCD=3.7                the etcd for the specs, `make stress` and `make hostile`: a minor version
-#                           (3.5 or later: its newest release is built with Go), a release (3.5.34),
-#                           or a directory with etcd and etcdctl; if unset, the installed etcd
+#   ETCD=3.7                the etcd for the specs and `make stress`: a minor version (3.5 or later: its
+#                           newest release is built with Go), a release (3.5.34), or a directory with
+#                           etcd and etcdctl; if unset, the installed etcd
 #   MEMBERS=3               number of members of the etcd that the specs use
 #   SECURE=1                run the specs against an etcd with certificates and passwords
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
@@ -13,9 +13,8 @@
 #   ROWS="free ..."         the rows, or groups of rows, that `make bench` runs; all if unset
 #   ENTRANTS="go ..."       the entrants that `make bench` runs; all if unset
 #   CHECK=check|keep        `make cost` compares its figures with bench/cost.txt, or writes it
-#   SECONDS=60              seconds for which `make stress`, `make hostile` and each fuzz target run
-#   SEED=1                  seed of the random numbers of `make stress`, `make hostile` and
-#                           `make mutants`
+#   SECONDS=60              seconds for which `make stress` and each fuzz target run
+#   SEED=1                  seed of the random numbers of `make stress` and `make mutants`
 
 SPEC ?= spec
 SUITE ?= bookworm
@@ -67,7 +66,7 @@ SUITE_ENV_-tsan = \
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
   test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick cost bench-report networks \
-  stress upgrade hostile run-stress rock deb-deps deb fresh-deb
+  stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
@@ -191,9 +190,6 @@ upgrade: deps ## as stress, while the members are upgraded from the installed et
 	@$(MAKE) --no-print-directory TESTING=1 SECONDS=900 run-stress \
 	  ETCD_DIRS='$(UPGRADE_TO:%=$(CURDIR)/build/etcd/%)'
 
-hostile: deps ## random use of an etcd whose messages are changed at random: as stress
-	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) PROGRAM=hostile run-stress
-
 # The history that porcupine judges: spec/stress/record.lua describes the format.
 HISTORY := $(BUILD)/history.jsonl
 
@@ -202,7 +198,7 @@ run-stress:
 	@$(BUILD_ETCD)
 	@rm -f '$(HISTORY)'
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' HISTORY='$(HISTORY)' $(SUITE_ENV_$(FLAVOUR)) \
-	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1) $(ETCD_DIRS)
+	  $(SUITE_LUA) spec/stress/run.lua $(or $(SECONDS),60) $(or $(SEED),1) $(ETCD_DIRS)
 	@if [ -e '$(HISTORY)' ]; then sh spec/stress/judge.sh '$(HISTORY)'; fi
 
 # ---- packages -------------------------------------------------------------------

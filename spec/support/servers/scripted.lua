@@ -108,16 +108,6 @@ function Scripted:interrupt(method, status, text)
   ask(self, "break %s %d %s", method, status, text)
 end
 
--- Changes |percent| of the messages of etcd at random, with the random numbers that follow |seed|.
-function Scripted:mutate(seed, percent)
-  ask(self, "mutate %d %d", seed, percent)
-end
-
--- Returns how many messages were changed.
-function Scripted:mutated()
-  return (ask(self, "mutated"))
-end
-
 -- Forwards all future calls unchanged.
 function Scripted:pass()
   ask(self, "pass")

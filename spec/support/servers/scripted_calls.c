@@ -1,6 +1,5 @@
 /* The calls that go through scripted_server. */
 #include "scripted_calls.h"
-#include "scripted_mutation.h"
 
 #include <assert.h>
 #include <grpc/byte_buffer_reader.h>
@@ -327,7 +326,6 @@ static void on_received(batch *b) {
   if (p->message != NULL && p == &c->back) {
     if (is_forged(c)) forge(c, p);
     if (c->order.when == OMITTED) omit(c, p);
-    p->message = scripted_mutation(p->message, c->method->name);
   }
   if (p->message == NULL) {
     b->pump->sent.done = come_back;

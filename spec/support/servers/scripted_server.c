@@ -29,15 +29,12 @@
  *                                running calls; prints the number of these calls
  *   break METHOD STATUS TEXT     ends the running calls with STATUS and TEXT
  *   pass                         forwards all later calls unchanged
- *   mutate SEED PERCENT          changes PERCENT of etcd's messages at random
- *   mutated                      prints the number of changed messages
  *   calls METHOD                 prints the number of calls so far
  *   heard METHOD                 prints "STATUS TEXT", the last error of etcd itself for
  *                                METHOD; "0" if there was none
  *
  * Otherwise messages are forwarded unchanged in both directions until the call ends. Unary calls
  * and streams are treated alike. The program ends at the end of its input. */
-#include <stdbool.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,23 +42,12 @@
 #include <unistd.h>
 
 #include "scripted_calls.h"
-#include "scripted_mutation.h"
-
-static bool obey_mutate(const char *line) {
-  unsigned long seed;
-  int percent;
-  if (sscanf(line, "mutate %lu %d", &seed, &percent) != 2) return false;
-  scripted_mutate(seed, percent);
-  puts("0");
-  return true;
-}
 
 static void obey(const char *line) {
   char verb[16] = "", name[32] = "", when[16] = "after";
   int times = 0;
   order o = {.when = AFTER};
   method *m;
-  if (obey_mutate(line)) return;
   sscanf(line, "%15s %31s", verb, name);
   m = scripted_method(name);
   if (strcmp(verb, "answer") == 0 &&
@@ -81,8 +67,6 @@ static void obey(const char *line) {
   } else if (strcmp(verb, "pass") == 0) {
     scripted_pass();
     puts("0");
-  } else if (strcmp(verb, "mutated") == 0) {
-    printf("%d\n", scripted_count_mutated());
   } else if (strcmp(verb, "deliver") == 0) {
     scripted_deliver(m);
   } else if (strcmp(verb, "held") == 0) {
