@@ -25,7 +25,7 @@ void checks_end(void);
 int64_t checks_n_grants(void);
 
 /* Called for each change of a key in etcd. */
-void checks_on_change(void *arg, const etcd_change *change);
+void checks_on_change(const etcd_change *change);
 
 /* The faults have ended, and no revoke of a lease was refused. */
 void checks_on_peace(void);

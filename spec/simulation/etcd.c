@@ -774,12 +774,11 @@ void etcd_half_close(etcd_call *call) {
 
 /* ---- life ---- */
 
-etcd *etcd_new(const etcd_options *options, etcd_on_change on_change,
-               void *arg) {
+etcd *etcd_new(const etcd_options *options, etcd_on_change on_change) {
   etcd *cluster = el_alloc(sizeof *cluster);
   assert(options->n_members >= 1 && options->n_members <= ETCD_MEMBERS_MAX);
   cluster->options = *options;
-  store_init(&cluster->store, on_change, arg);
+  store_init(&cluster->store, on_change);
   members_init(cluster);
   return cluster;
 }

@@ -67,12 +67,11 @@ typedef struct etcd_change {
   int client; /* whose request caused it: the |client| of etcd_open, or ETCD_CLIENT_… */
 } etcd_change;
 
-typedef void (*etcd_on_change)(void *arg, const etcd_change *change);
+typedef void (*etcd_on_change)(const etcd_change *change);
 
 /* ---- life ---- */
 
-etcd *etcd_new(const etcd_options *options, etcd_on_change on_change,
-               void *arg);
+etcd *etcd_new(const etcd_options *options, etcd_on_change on_change);
 
 /* Frees the cluster. All calls must have ended. */
 void etcd_free(etcd *cluster);

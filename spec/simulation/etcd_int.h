@@ -80,10 +80,9 @@ typedef struct store {
   etcd_cause cause;     /* of the present transaction */
   int client;
   etcd_on_change on_change;
-  void *arg;
 } store;
 
-void store_init(store *st, etcd_on_change on_change, void *arg);
+void store_init(store *st, etcd_on_change on_change);
 void store_destroy(store *st);
 
 /* Begins a transaction: all its changes get one revision. */

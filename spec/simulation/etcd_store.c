@@ -62,10 +62,9 @@ view view_range(const view *all, el_bytes key, el_bytes range_end) {
 
 /* ---- changes ---- */
 
-void store_init(store *st, etcd_on_change on_change, void *arg) {
+void store_init(store *st, etcd_on_change on_change) {
   /* the revision of an empty etcd, and etcd's number for "never compacted" */
-  *st = (store){
-      .rev = 1, .compacted_rev = -1, .on_change = on_change, .arg = arg};
+  *st = (store){.rev = 1, .compacted_rev = -1, .on_change = on_change};
 }
 
 void store_destroy(store *st) {
@@ -116,11 +115,11 @@ static void change_key(store *st, const etcd_key *before,
   *it = (change){st->rev, world_now_us(), before, after};
   st->keys = etcd_grow(st->keys, st->n_keys, &st->room_keys, sizeof *st->keys);
   replace(st->keys, &st->n_keys, before, after);
-  st->on_change(st->arg, &(etcd_change){.rev = st->rev,
-                                        .before = before,
-                                        .after = after,
-                                        .cause = st->cause,
-                                        .client = st->client});
+  st->on_change(&(etcd_change){.rev = st->rev,
+                               .before = before,
+                               .after = after,
+                               .cause = st->cause,
+                               .client = st->client});
 }
 
 void store_begin(store *st, etcd_cause cause, int client) {

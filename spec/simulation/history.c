@@ -418,7 +418,7 @@ static void draw(void) {
   draw_options(&history.options);
   draw_behaviour(&programs_behave);
   draw_troubles();
-  history.cluster = etcd_new(&history.options, checks_on_change, NULL);
+  history.cluster = etcd_new(&history.options, checks_on_change);
   for (int i = 0; i < history.n_members; i++) {
     history.addresses[i] = network_add(names[i], history.cluster, i);
   }
