@@ -4,8 +4,6 @@
 --
 -- prints each violation as "file:line: message", and fails if there is one.
 
-local prototypes = require "spec.lint.prototypes"
-
 local ROOT = arg[1] or "."
 
 local violations = 0
@@ -47,10 +45,6 @@ local function lines(text)
     local line = next_line()
     if line then return number, line end
   end
-end
-
-local function line_at(text, position)
-  return select(2, text:sub(1, position - 1):gsub("\n", "")) + 1
 end
 
 -- ---- layers -------------------------------------------------------------------
@@ -259,17 +253,26 @@ end
 
 local THREADS = set_of { "io", "lua", "any" }
 
--- Checks that the comment above each prototype of a header says on which thread it runs.
+-- Checks that the comment directly above each prototype of a header says on which thread it runs.
+-- In a header that clang-format has formatted, each prototype begins at the beginning of a line.
 local function check_threads(file, text)
-  prototypes.each(text, function(name, position, comment)
-    local thread = comment and comment:match "@thread (%a+)%f[^%w_]"
-    if not thread then
-      report(file, line_at(text, position), "%s: no @thread in the comment directly above it", name)
-    elseif not THREADS[thread] then
-      report(file, line_at(text, position), "%s: @thread must be io, lua or any, not %s", name,
-        thread)
+  local comment, is_open = "", false -- the lines of the comment directly above, or around this line
+  for number, line in lines(text) do
+    if is_open or line:find "^/%*" then
+      comment = (is_open and comment or "") .. line .. "\n"
+      is_open = not line:find("*/", 1, true)
+    else
+      local is_static = line:find "^static " or line:find "^typedef "
+      local name = line:find "^%a" and not is_static and line:match "%f[%w_](el_[%w_]+)%("
+      local thread = comment:match "@thread (%a+)%f[^%w_]"
+      if name and not thread then
+        report(file, number, "%s: no @thread in the comment directly above it", name)
+      elseif name and not THREADS[thread] then
+        report(file, number, "%s: @thread must be io, lua or any, not %s", name, thread)
+      end
+      if not line:find "^%a[^(;{]*$" then comment = "" end -- else a return type alone on its line
     end
-  end)
+  end
 end
 
 -- ---- Lua modules ----------------------------------------------------------------
