@@ -10,47 +10,20 @@ set -u
 
 OUT=build/bench
 
-deps() {
-  sh .ci/deps.sh "$1" 5.4
-}
-
-prepare_python() {
-  deps python
-}
-
-prepare_wrk() {
-  deps wrk
-}
-
-prepare_gnuplot() {
-  deps gnuplot
-}
-
-prepare_valgrind() {
-  deps valgrind
-}
-
-prepare_networks() {
-  deps networks
-}
-
-prepare_go() {
-  deps go || return 1
-  sh spec/support/go/build.sh "$OUT/go" bench/peers/go/*.go
-}
-
-prepare_java() {
-  deps java || return 1
-  sh spec/support/java/build.sh
-}
-
-prepare_node() {
-  deps node || return 1
-  [ -d "$OUT/node/node_modules/etcd3" ] || npm install --prefix "$OUT/node" --no-audit --no-fund \
-    --ignore-scripts --loglevel error etcd3@1.1.2
+# Builds what the packages of the peer $1 do not contain.
+build() {
+  case $1 in
+    go) sh spec/support/go/build.sh "$OUT/go" bench/peers/go/*.go ;;
+    java) sh spec/support/java/build.sh ;;
+    node)
+      [ -d "$OUT/node/node_modules/etcd3" ] || npm install --prefix "$OUT/node" --no-audit \
+        --no-fund --ignore-scripts --loglevel error etcd3@1.1.2
+      ;;
+  esac
 }
 
 mkdir -p "$OUT"
 for peer; do
-  "prepare_$peer" || echo "It goes on without $peer, which can't be had: see above."
+  { sh .ci/deps.sh "$peer" 5.4 && build "$peer"; } ||
+    echo "It goes on without $peer, which can't be had: see above."
 done
