@@ -133,13 +133,11 @@ bench: deps ## compare etcdlock with other clients, in half an hour: bench/READM
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all
 	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/run.lua
 
-doc: deps ## make pages, doc/reference.md and types/ from the docstrings
-	@mkdir -p build/doc
-	@MODEL='$(CURDIR)/build/doc/model.lua' LUA_PATH='$(CURDIR)/?.lua;;' \
+doc: deps ## make doc/reference.md and types/ from the docstrings
+	@mkdir -p build
+	@MODEL='$(CURDIR)/build/docstrings.json' LUA_PATH='$(CURDIR)/?.lua;;' \
 	  ldoc -q -c doc/generate/config.ld --filter doc.generate.model.write .
-	@$(RUN_ENV) $(LUA) doc/generate/run.lua build/doc/model.lua
-	@ldoc -q -c doc/generate/config.ld -d '$(CURDIR)/build/doc' .
-	@echo 'The pages are in build/doc/index.html.'
+	@$(RUN_ENV) $(LUA) doc/generate/run.lua build/docstrings.json
 
 dist: ## pack build/dist/etcdlock-VERSION.tar.gz and its rockspec
 	@sh .ci/dist.sh $(VERSION)

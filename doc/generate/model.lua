@@ -1,8 +1,9 @@
---- Writes the content of all docstrings, as LDoc has parsed them, to the file $MODEL: a Lua table.
--- The reference and the types are made from this table. A spec checks that the docstrings are
--- complete.
+--- Writes the content of all docstrings, as LDoc has parsed them, to the file $MODEL as JSON. The
+-- reference and the types are made from it. A spec checks that the docstrings are complete.
 --
 --   MODEL=/absolute/path ldoc -c doc/generate/config.ld --filter doc.generate.model.write .
+local json = require "dkjson"
+
 local M = {}
 
 local FILE = assert(os.getenv "MODEL", "MODEL is not set")
@@ -71,41 +72,57 @@ local function describe(module, item)
     results = results(item),
     fail = item.tags.fail and line(item.tags.fail[1]),
     raise = item.raise and line(item.raise),
+    forms = item.tags.forms and item.tags.forms[1],
   }
 end
 
-local function write(out, value, indent)
-  if type(value) ~= "table" then
-    out[#out + 1] = type(value) == "string" and ("%q"):format(value):gsub("\\\n", "\\n")
-      or tostring(value)
-    return
+-- ---- the forms of a call ------------------------------------------------------
+
+-- A call that takes a lock has three more forms: the name of each, a pattern of this name, and the
+-- form of client:lock that it is like.
+local FORMS = {
+  { "try_%s", "^try_", "client:try_lock" }, { "with_%s", "^with_", "client:with_lock" },
+  { "%s_async", "_async$", "client:lock_async" },
+}
+
+-- Returns the description of a form of |base|, which is as the call |like|, but for base.forms.
+local function describe_form(base, name, like)
+  local params = {}
+  for i, param in ipairs(base.params) do params[i] = param end
+  local last = like.params[#like.params]
+  if last.name == "fn" then params[#params + 1] = last end
+  local call = "client:" .. like.name
+  return {
+    class = base.class, name = name, is_method = true, is_table = false,
+    text = ("As `%s`, for %s."):format(call, base.forms), params = params,
+    results = like.results, fail = "as " .. call, raise = like.raise,
+  }
+end
+
+-- Returns |items|, the docstrings of all modules, with the forms of each call after the call. The
+-- tag @forms of a call says what its forms take. A form with a docstring of its own, which follows
+-- that of the call, keeps it.
+local function with_forms(items)
+  local list, known = {}, {}
+  for i, item in ipairs(items) do
+    list[#list + 1], known[item.class .. ":" .. item.name] = item, item
+    for _, form in ipairs(item.forms and FORMS or {}) do
+      local next_one = items[i + 1]
+      local own = next_one and next_one.name:find(form[2]) and table.remove(items, i + 1)
+      list[#list + 1] = own or describe_form(item, form[1]:format(item.name), known[form[3]])
+    end
   end
-  local keys = {}
-  for key in pairs(value) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b)
-    if type(a) == type(b) then return a < b end
-    return type(a) == "number"
-  end)
-  out[#out + 1] = "{\n"
-  for _, key in ipairs(keys) do
-    out[#out + 1] = indent .. "  "
-    if type(key) == "string" then out[#out + 1] = key .. " = " end
-    write(out, value[key], indent .. "  ")
-    out[#out + 1] = ",\n"
-  end
-  out[#out + 1] = indent .. "}"
+  return list
 end
 
 --- The filter function that LDoc calls with all modules: writes the file.
 function M.write(modules)
-  local list = {}
+  local items = {}
   for module in modules:iter() do
-    for item in module.items:iter() do list[#list + 1] = describe(module, item) end
+    for item in module.items:iter() do items[#items + 1] = describe(module, item) end
   end
-  local out = { "return " }
-  write(out, list, "")
   local file = assert(io.open(FILE, "w"))
-  file:write(table.concat(out), "\n")
+  file:write(json.encode(with_forms(items)))
   file:close()
 end
 

@@ -188,34 +188,11 @@ acquire.add(Client, "client", "lock", with_mode "lock")
 --- Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
 -- for the writers that queued before it.
 -- @function client:read_lock
+-- @forms a read lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail as client:lock
-
---- As `client:try_lock`, for a read lock.
--- @function client:try_read_lock
--- @tparam string name
--- @tparam[opt] lock_options opts
--- @treturn lock
--- @fail as client:try_lock
-
---- As `client:with_lock`, for a read lock.
--- @function client:with_read_lock
--- @tparam string name
--- @tparam[opt] lock_options opts
--- @tparam body fn called with the lock
--- @treturn true
--- @treturn any results of `fn`
--- @fail as client:with_lock
--- @raise an error of `fn`, the same object
-
---- As `client:lock_async`, for a read lock.
--- @function client:read_lock_async
--- @tparam string name
--- @tparam[opt] lock_options opts
--- @treturn pending
--- @fail as client:lock_async
 acquire.add(Client, "client", "read_lock", with_mode "read")
 
 --- Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
@@ -223,34 +200,11 @@ acquire.add(Client, "client", "read_lock", with_mode "read")
 -- hold asks for a read lock, it gets the same hold, with `count` + 1. If the owner of a read hold
 -- asks for a write lock, the call fails with `deadlock`.
 -- @function client:write_lock
+-- @forms a write lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail as client:lock
-
---- As `client:try_lock`, for a write lock.
--- @function client:try_write_lock
--- @tparam string name
--- @tparam[opt] lock_options opts
--- @treturn lock
--- @fail as client:try_lock
-
---- As `client:with_lock`, for a write lock.
--- @function client:with_write_lock
--- @tparam string name
--- @tparam[opt] lock_options opts
--- @tparam body fn called with the lock
--- @treturn true
--- @treturn any results of `fn`
--- @fail as client:with_lock
--- @raise an error of `fn`, the same object
-
---- As `client:lock_async`, for a write lock.
--- @function client:write_lock_async
--- @tparam string name
--- @tparam[opt] lock_options opts
--- @treturn pending
--- @fail as client:lock_async
 acquire.add(Client, "client", "write_lock", with_mode "write")
 
 --- Takes the locks of several names in one transaction: one hold with one token. In the queue of
@@ -260,6 +214,7 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- only while all keys exist. If the owner then asks for one of the names, it gets the same hold,
 -- with `count` + 1.
 -- @function client:multi_lock
+-- @forms several names
 -- @tparam {string,...} names 1 to 60
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
@@ -272,23 +227,6 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
 -- @fail as client:try_lock
-
---- As `client:with_lock`, for several names.
--- @function client:with_multi_lock
--- @tparam {string,...} names 1 to 60
--- @tparam[opt] lock_options opts without `linger`
--- @tparam body fn called with the lock
--- @treturn true
--- @treturn any results of `fn`
--- @fail as client:with_lock
--- @raise an error of `fn`, the same object
-
---- As `client:lock_async`, for several names.
--- @function client:multi_lock_async
--- @tparam {string,...} names 1 to 60
--- @tparam[opt] lock_options opts without `linger`
--- @treturn pending
--- @fail as client:lock_async
 acquire.add(Client, "client", "multi_lock", with_mode "multi")
 
 --- Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in

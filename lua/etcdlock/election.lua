@@ -29,17 +29,11 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- `count` + 1. If the owner leads with another value, the call fails with `deadlock`. To change the
 -- value, use `proclaim`.
 -- @function election:campaign
+-- @forms the leadership
 -- @tparam string value up to 4096 bytes
 -- @tparam[opt] lock_options opts without `linger` and `value`
 -- @treturn lock
 -- @fail as client:lock
-
---- As `client:try_lock`, for the leadership.
--- @function election:try_campaign
--- @tparam string value up to 4096 bytes
--- @tparam[opt] lock_options opts without `linger` and `value`
--- @treturn lock
--- @fail as client:try_lock
 
 --- As `client:with_lock`, for the leadership.
 -- @function election:with_leadership
@@ -50,13 +44,6 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
 -- @raise an error of `fn`, the same object
-
---- As `client:lock_async`, for the leadership.
--- @function election:campaign_async
--- @tparam string value up to 4096 bytes
--- @tparam[opt] lock_options opts without `linger` and `value`
--- @treturn pending
--- @fail as client:lock_async
 acquire.add(Election, "election", "campaign", function(self, value, ...)
   local lock = Lock.new(self._client, "leader", self._name)
   lock._leader_value = value

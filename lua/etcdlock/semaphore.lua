@@ -21,15 +21,10 @@ Semaphore.__name = "etcdlock.semaphore"
 -- unless it gives a `timeout`. One exception: if earlier phases of the same nginx request hold all
 -- permits, the call fails with `deadlock`.
 -- @function semaphore:lock
+-- @forms a permit
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
 -- @fail as client:lock
-
---- As `client:try_lock`, for a permit.
--- @function semaphore:try_lock
--- @tparam[opt] lock_options opts without `linger`
--- @treturn lock
--- @fail as client:try_lock
 
 --- As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
 -- takes a second permit.
@@ -40,12 +35,6 @@ Semaphore.__name = "etcdlock.semaphore"
 -- @treturn any results of `fn`
 -- @fail as client:with_lock
 -- @raise an error of `fn`, the same object
-
---- As `client:lock_async`, for a permit.
--- @function semaphore:lock_async
--- @tparam[opt] lock_options opts without `linger`
--- @treturn pending
--- @fail as client:lock_async
 acquire.add(Semaphore, "semaphore", "lock", function(self, ...)
   local lock = Lock.new(self._client, "permit", self._name)
   lock._permits = self._permits

@@ -23,13 +23,13 @@ local CLASSES = {
 local model
 
 local function read_docstrings()
-  local path = temporary.directory() .. "/model.lua"
+  local path = temporary.directory() .. "/docstrings.json"
   local out, code, err = proc.run({
     "ldoc", "-q", "-c", "doc/generate/config.ld", "--filter", "doc.generate.model.write", ".",
   }, { env = { MODEL = path, LUA_PATH = uv.cwd() .. "/?.lua;;", LUA_PATH_5_2 = false } })
   assert.equal(0, code, out .. err)
   assert.equal("", err)
-  return dofile(path)
+  return json.decode(read_file(path))
 end
 
 -- Returns a set of the names of the public functions of |class|, without its constructors, which
