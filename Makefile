@@ -200,7 +200,8 @@ install: all ## copy to PREFIX (and DESTDIR)
 	@sed "$(FOR_COMPLETION)" bin/etcdlock.bash >'$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
 	@chmod 755 '$(DESTDIR)$(BINDIR)/etcdlock'
 	@chmod 644 '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
-	@install -D -m 644 doc/etcdlock.1 '$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
+	@install -D -m 644 /dev/null '$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
+	@$(LUA) doc/generate/man.lua >'$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
 	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 	@$(if $(DESTDIR)$(IS_ROCK),:,$(ADVICE))
 
