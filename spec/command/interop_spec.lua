@@ -39,9 +39,7 @@ local function assert_one_at_a_time(start)
   local words, env = command.words()
   env.DIR, env.WORK = directory, WORK
   env.ETCDCTL_ENDPOINTS = suite.endpoint()
-  local file = assert(io.open(directory .. "/count", "w"))
-  file:write "0\n"
-  file:close()
+  write_file(directory .. "/count", "0\n")
   local lock = assert(connect():lock "a")
   local children = start(words, env)
   etcd:await_keys(NAME .. "/", 1 + #children, 30)
@@ -50,9 +48,7 @@ local function assert_one_at_a_time(start)
     assert.equal(0, (child:wait(60)))
     assert.same({ {}, "", "" }, { child.lines, child.partial, child:errors() })
   end
-  file = assert(io.open(directory .. "/count"))
-  assert.equal(#children * ROUNDS, tonumber(file:read "*a"))
-  file:close()
+  assert.equal(#children * ROUNDS, tonumber(read_file(directory .. "/count")))
   assert.same({}, etcd:keys(NAME .. "/"))
 end
 

@@ -4,9 +4,7 @@ local NAME = prefix .. "worker"
 
 -- Writes an executable shell script.
 local function write_program(file, text)
-  local handle = assert(io.open(file, "w"))
-  handle:write("#!/bin/sh\n", text, "\n")
-  handle:close()
+  write_file(file, "#!/bin/sh\n" .. text .. "\n")
   assert(uv.fs_chmod(file, tonumber("755", 8)))
 end
 

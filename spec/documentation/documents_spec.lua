@@ -8,11 +8,7 @@ describe("the documents' Lua", function()
       if block.text:find '"cqueues"' and not pcall(require, "cqueues") then
         return pending "cqueues is not installed for this Lua"
       end
-      local script = temporary.directory() .. "/snippet.lua"
-      local file = assert(io.open(script, "w"))
-      file:write(documents.with_etcd(block.text, suite.endpoints()))
-      file:close()
-      local out, code, err = proc.run_lua(script, {}, { env = suite.variables() })
+      local out, code, err = documents.run_lua(block, suite.endpoints())
       assert.same({ 0, "" }, { code, err }, out)
       assert.is_nil(out:find "not done")
     end)

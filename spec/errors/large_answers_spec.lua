@@ -10,9 +10,7 @@ local large
 -- 33 MiB; the client accepts messages of up to 32 MiB.
 setup(function()
   large = temporary.directory() .. "/large"
-  local file = assert(io.open(large, "wb"))
-  assert(file:write(protobuf.bytes(99, ("x"):rep(33 * 2 ^ 20))))
-  file:close()
+  write_file(large, protobuf.bytes(99, ("x"):rep(33 * 2 ^ 20)))
 end)
 
 scripted_client { ttl = 60 }

@@ -2,6 +2,7 @@
 -- The inputs have the form of etcd's answers, which a fuzzer would take long to find.
 
 local protobuf = require "spec.support.servers.protobuf"
+local write_file = require "bench.write_file"
 
 local number, bytes = protobuf.number, protobuf.bytes
 
@@ -11,9 +12,7 @@ local LEASE = 0x1234
 local function write(target, name, content)
   local path = directory .. "/" .. target
   assert(os.execute(("mkdir -p '%s'"):format(path)))
-  local file = assert(io.open(path .. "/" .. name, "wb"))
-  assert(file:write(content))
-  file:close()
+  write_file(path .. "/" .. name, content)
 end
 
 -- Returns |content| as a part of an input, in the form that fuzz_part reads.

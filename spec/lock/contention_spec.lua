@@ -85,17 +85,13 @@ describe("processes that contend for a lock", function()
   it("never hold it at the same time, and get growing tokens", function()
     local file = os.tmpname()
     finally(function() os.remove(file) end)
-    local output = assert(io.open(file, "w"))
-    output:write "0"
-    output:close()
+    write_file(file, "0")
     local holds = run_workers(file)
     local total = PROCESSES * CYCLES
 
     assert.equal(tostring(total), (suite.etcd():get(prefix .. "counter")))
     suite.etcd():del(prefix .. "counter")
-    local input = assert(io.open(file))
-    assert.equal(total, input:read "*n")
-    input:close()
+    assert.equal(total, tonumber(read_file(file)))
 
     -- All processes share one clock. Sorted by start time, each hold begins after the previous
     -- one has ended and has a greater token, so holds follow the order of the queue.

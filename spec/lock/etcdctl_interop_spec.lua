@@ -3,32 +3,17 @@
 local options = { endpoints = etcd:endpoints(), prefix = prefix, ttl = 30 }
 client_options(options)
 
--- Starts `etcdctl lock` for |name| with a lease of |ttl| seconds (10). The field `text` of the
--- result holds what it has printed: its key, once it holds the lock.
-local function etcdctl_lock(name, ttl)
-  local pipe = uv.new_pipe(false)
-  local ctl = { text = "" }
-  ctl.process = proc.spawn({
-    "etcdctl", "lock", "--ttl", tostring(ttl or 10), prefix .. name,
-  }, { nil, pipe, 2 }, {
-    -- etcdctl gets its other settings from the environment of this process. It gets one endpoint
-    -- only: with several members etcdctl may send the auth token of one member to another, which
-    -- does not know the token yet, and then fails.
-    env = { ETCDCTL_ENDPOINTS = suite.endpoint() },
-  })
-  pipe:read_start(function(_, data)
-    if data then
-      ctl.text = ctl.text .. data
-    else
-      ctl.ended = true
-      pipe:close()
-    end
-  end)
-  return ctl
+-- Starts `etcdctl lock` for |name|, which prints its key when it holds the lock. It gets its other
+-- settings from the environment of this process. It gets one endpoint only: with several members
+-- etcdctl may send the auth token of one member to another, which does not know the token yet, and
+-- then fails.
+local function etcdctl_lock(name)
+  return proc.talk({ "etcdctl", "lock", "--ttl", "10", prefix .. name },
+    { ETCDCTL_ENDPOINTS = suite.endpoint() })
 end
 
 -- Returns the key of |ctl|, or nil if |ctl| does not hold the lock.
-local function holds(ctl) return ctl.text:match "^(.-)\n" end
+local function holds(ctl) return ctl.lines[1] end
 
 local function await_hold(ctl)
   return wait.eventually(function() return holds(ctl) end, 5, "etcdctl's hold")
@@ -37,9 +22,8 @@ end
 -- Ends |ctl| by SIGINT, as Ctrl-C does, which releases the lock. etcdctl leaves its lease, so the
 -- lease is revoked here.
 local function stop(ctl)
-  uv.kill(ctl.process.pid, "sigint")
-  proc.wait(ctl.process)
-  wait.eventually(function() return ctl.ended end, 5, "end of etcdctl's output")
+  ctl:kill "sigint"
+  ctl:wait()
   etcd:revoke(holds(ctl):match "%x+$")
 end
 

@@ -100,12 +100,8 @@ describe("the documents' Lua does not write what it failed to read", function()
   for _, block in ipairs(documents.blocks "lua") do
     if reads_first(block) then
       it(block.place, function()
-        local script = temporary.directory() .. "/snippet.lua"
-        local file = assert(io.open(script, "w"))
-        file:write(STANDSTILL:format(etcd:pid(), etcd:pid(), etcd:pid()),
-          documents.with_etcd(block.text, suite.endpoint()))
-        file:close()
-        local _, code, err = proc.run_lua(script, {}, { env = suite.variables() })
+        local before = STANDSTILL:format(etcd:pid(), etcd:pid(), etcd:pid())
+        local _, code, err = documents.run_lua(block, suite.endpoint(), before)
         assert.equal(1, code)
         assert.matches("in time", err, 1, true)
         assert.same({ KEY }, etcd:keys "")

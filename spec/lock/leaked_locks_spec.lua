@@ -34,8 +34,7 @@ end)
 -- output and to standard error.
 local function said(work)
   local script = temporary.directory() .. "/script.lua"
-  local file = assert(io.open(script, "w"))
-  file:write(([[
+  write_file(script, ([[
     local etcdlock = require "etcdlock"
     local options = { endpoints = %q, prefix = %q }
     local client = assert(etcdlock.connect(options))
@@ -45,7 +44,6 @@ local function said(work)
       collectgarbage()
     end
     %s]]):format(suite.endpoint(), prefix, work))
-  file:close()
   local out, code, err = proc.run_lua(script)
   assert.equal(0, code, err)
   return out, err

@@ -11,6 +11,7 @@ local coverage = require "spec.mutants.coverage"
 local operators = require "spec.mutants.operators"
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
+local write_file = require "bench.write_file"
 
 local TREE = "build/mutants/tree"
 local LOG = uv.cwd() .. "/build/mutants/log"
@@ -72,12 +73,6 @@ local function succeeds(command)
   return status == true or status == 0
 end
 
-local function write(path, text)
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-end
-
 -- Returns the specs to try for |mutant|, and the number of all specs that run its line.
 local function specs_for(mutant, specs)
   local list = {}
@@ -123,9 +118,9 @@ local function try(mutant, specs)
   local path, original = TREE .. "/" .. mutant.file, assert(read_file(mutant.file))
   local lines = lines_of(original)
   lines[mutant.number] = mutant.text
-  write(path, table.concat(lines, "\n") .. "\n")
+  write_file(path, table.concat(lines, "\n") .. "\n")
   local noticed, tried = judge(mutant, specs)
-  write(path, original)
+  write_file(path, original)
   return noticed, tried
 end
 

@@ -92,9 +92,7 @@ describe("the complete nginx configuration", function()
       table.insert(places, ("%s_temp_path %s/%s;"):format(kind, directory, kind))
     end
     text = replaced(text, "http {", table.concat(places, "\n"))
-    local file = assert(io.open(directory .. "/nginx.conf", "w"))
-    file:write(text)
-    file:close()
+    write_file(directory .. "/nginx.conf", text)
   end
 
   it("minimal.conf serves its locations /with_lock and /resty_lock without a Lua error", function()

@@ -151,9 +151,7 @@ describe("the page /locks", function()
     assert.is_true(#full > 3 * #empty, #full .. " " .. #empty)
     local kept = os.getenv "LOCKS_PNG"
     if kept then
-      local file = assert(io.open(kept, "wb"))
-      file:write(full)
-      file:close()
+      write_file(kept, full)
     end
   end)
 

@@ -11,8 +11,12 @@
 --   sh run by FILE, …     each of its commands occurs in one of these files, which are run
 --   LANGUAGE not run: …   do not test it, for this reason
 
+local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
+local write_file = require "bench.write_file"
 
 local M = {}
 
@@ -27,6 +31,14 @@ M.ETCD = "127.0.0.1:2379"
 -- Returns |text| with |endpoints| in place of ETCD.
 function M.with_etcd(text, endpoints)
   return (text:gsub(M.ETCD:gsub("%.", "%%."), (endpoints:gsub("%%", "%%%%"))))
+end
+
+-- Runs the Lua of |block| with |endpoints|, after the Lua text |before| (nil: none). Results are
+-- those of proc.run_lua.
+function M.run_lua(block, endpoints, before)
+  local script = temporary.directory() .. "/snippet.lua"
+  write_file(script, (before or "") .. M.with_etcd(block.text, endpoints))
+  return proc.run_lua(script, {}, { env = suite.variables() })
 end
 
 -- Parses the text after the backquotes. Returns the kind of the block and its argument; nil and

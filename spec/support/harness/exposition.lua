@@ -4,6 +4,7 @@ local assert = require "luassert"
 local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local temporary = require "spec.support.harness.temporary"
+local write_file = require "bench.write_file"
 
 -- Debian's Python, for which the package is installed; PATH may find another one first.
 local PYTHON = "/usr/bin/python3"
@@ -16,9 +17,7 @@ local M = {}
 -- Parses |text| and returns the page. Fails if Prometheus cannot parse it.
 function M.read(text)
   local path = temporary.directory() .. "/metrics"
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
+  write_file(path, text)
   local out, code, err = proc.run { PYTHON, "spec/support/programs/prometheus.py", path }
   assert.equal(0, code, err .. text)
   return setmetatable({ families = json.decode(out) }, Page)

@@ -8,6 +8,7 @@ local proc = require "spec.support.programs.proc"
 local session = require "spec.support.programs.session"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
+local write_file = require "bench.write_file"
 
 local Shell = {}
 Shell.__index = Shell
@@ -32,11 +33,9 @@ local COMMAND = [[
 exec lua5.4 '%s/bin/etcdlock' "$@"
 ]]
 
-local function write(path, text, mode)
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-  if mode then assert(uv.fs_chmod(path, tonumber(mode, 8))) end
+local function write_program(path, text)
+  write_file(path, text)
+  assert(uv.fs_chmod(path, tonumber("700", 8)))
 end
 
 local function program(name)
@@ -51,8 +50,8 @@ function Shell.start(directory, env, port)
     assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/" .. name))
   end
   assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
-  write(bin .. "/etcdlock", COMMAND:format(ROOT), "700")
-  write(bin .. "/etcd", ETCD:format(port, ports.free(), program "etcd"), "700")
+  write_program(bin .. "/etcdlock", COMMAND:format(ROOT))
+  write_program(bin .. "/etcd", ETCD:format(port, ports.free(), program "etcd"))
   env = proc.lua_environment(env)
   env.LUA_PATH = "./?.lua;" .. env.LUA_PATH -- the modules that a document has the reader write
   env.PATH = bin .. ":" .. os.getenv "PATH"
@@ -63,7 +62,7 @@ function Shell.start(directory, env, port)
 end
 
 function Shell:write(name, text)
-  write(self.directory .. "/" .. name, text)
+  write_file(self.directory .. "/" .. name, text)
 end
 
 -- Runs the commands |text| and returns their output. Raises if a command fails, or after |seconds|

@@ -3,6 +3,7 @@
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
+local write_file = require "bench.write_file"
 
 local Certs = {}
 Certs.__index = Certs
@@ -54,9 +55,7 @@ end
 -- Writes |text| to a new file and returns its path, which ends with |name|.
 function Certs:write(name, text)
   local path = self:path(name)
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
+  write_file(path, text)
   return path
 end
 
@@ -224,8 +223,7 @@ function Certs.new()
   local self = setmetatable({ files = 0 }, Certs)
   self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
   self.config = self:write("config", CONFIG:format(self.dir))
-  local index = assert(io.open(self.dir .. "/index.txt", "w"))
-  index:close()
+  write_file(self.dir .. "/index.txt", "")
   return self
 end
 

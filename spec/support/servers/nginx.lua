@@ -8,6 +8,7 @@ local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
+local write_file = require "bench.write_file"
 
 local Nginx = {}
 Nginx.__index = Nginx
@@ -121,9 +122,7 @@ local function configure(self, opts)
   end
   values.init_worker = connecting(opts.client) .. values.init_worker
   local text = CONF:gsub("%%%(([%w_]+)%)[sd]", function(name) return tostring(values[name]) end)
-  local file = assert(io.open(self.dir .. "/nginx.conf", "w"))
-  file:write(text)
-  file:close()
+  write_file(self.dir .. "/nginx.conf", text)
 end
 
 -- ---- start and stop -------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 local error_rows = require "spec.support.harness.error_rows"
 local proc = require "spec.support.programs.proc"
+local write_file = require "bench.write_file"
 
 local Scripted = {}
 Scripted.__index = Scripted
@@ -56,9 +57,7 @@ end
 -- Writes |bytes| to a file, for the server to read.
 local function file_of(self, bytes)
   local path = os.tmpname()
-  local file = assert(io.open(path, "wb"))
-  assert(file:write(bytes))
-  file:close()
+  write_file(path, bytes)
   self.files[#self.files + 1] = path
   return path
 end
