@@ -12,7 +12,8 @@ local VALUE_MAX = 4096 -- bytes
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
 --   takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits
 --   that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s
---   if etcd has never answered this client, or later if the first attempt to connect takes longer
+--   if etcd has never answered this client, or later if an attempt to connect is under way that may
+--   take longer: the first one, or one that gives the name servers more time
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,

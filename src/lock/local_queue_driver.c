@@ -521,22 +521,25 @@ static void stop_wait(el_waiter *waiter, const el_error *err) {
   step(waiter->queue, &leave);
 }
 
+/* Tells whether a connection that was begun before the first deadline of |waiter| may answer yet. */
+static bool may_answer(const el_waiter *waiter) {
+  return el_request_queue_may_answer(
+      waiter->queue->queues->session->shared->requests,
+      waiter->timer.at_ms - (waiter->timeout_ms - EL_FIRST_CONTACT_MS));
+}
+
 /* Fails the wait of |waiter| at its deadline. A wait without a timeout goes on during an outage. It
- * has a deadline only until etcd is first reached, because the address may be wrong. On a slow
- * network that deadline is later. */
+ * has a deadline only until etcd is first reached, because the address may be wrong. If the network
+ * or the name server is slow, that deadline is later. */
 static void on_deadline(el_waiter *waiter) {
   bool endless = waiter->deadline_ms == INT64_MAX;
   el_error err;
   /* etcd was reached in the meantime, so the wait goes on without a deadline */
   if (endless && !waits_for_contact(waiter)) return;
-  if (endless &&
-      waiter->timeout_ms <
-          EL_FIRST_CONTACT_MS +
-              el_request_queue_contact_ms(
-                  waiter->queue->queues->session->shared->requests)) {
+  if (endless && may_answer(waiter)) {
     waiter->timeout_ms += CONTACT_STEP_MS;
     el_timers_set(timers_of(waiter->queue), &waiter->timer,
-                  el_now_ms() + CONTACT_STEP_MS);
+                  waiter->timer.at_ms + CONTACT_STEP_MS);
     return;
   }
   explain_timeout(waiter, waiter->timeout_ms, &err);

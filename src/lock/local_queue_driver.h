@@ -16,7 +16,8 @@
 
 enum {
   /* If etcd was never reached, a wait without a timeout fails after this many milliseconds, because
-   * the address may be wrong. */
+   * the address may be wrong, or later (el_channel_may_answer). It is as long as a resolver waits
+   * for the first name server, and longer than the first attempt to connect. */
   EL_FIRST_CONTACT_MS = 5000
 };
 

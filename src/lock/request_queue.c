@@ -688,8 +688,9 @@ const el_error *el_request_queue_backoff_error(const el_request_queue *queue) {
   return queue->backoff_ms != 0 ? &queue->shared->unreachable : NULL;
 }
 
-int64_t el_request_queue_contact_ms(const el_request_queue *queue) {
-  return el_channel_contact_ms(el_auth_channel(queue->shared->auth));
+bool el_request_queue_may_answer(const el_request_queue *queue,
+                                 int64_t before_ms) {
+  return el_channel_may_answer(el_auth_channel(queue->shared->auth), before_ms);
 }
 
 const char *el_request_queue_address(const el_request_queue *queue) {

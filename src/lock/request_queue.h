@@ -97,8 +97,9 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
 /* el_request_queue_has_contact tells whether etcd has ever answered. @thread io */
 bool el_request_queue_has_contact(const el_request_queue *queue);
 
-/* el_request_queue_contact_ms is el_channel_contact_ms. @thread io */
-int64_t el_request_queue_contact_ms(const el_request_queue *queue);
+/* el_request_queue_may_answer is el_channel_may_answer. @thread io */
+bool el_request_queue_may_answer(const el_request_queue *queue,
+                                 int64_t before_ms);
 
 /* el_request_queue_wrong_cluster returns the error that says that another cluster answers. NULL:
  * all answers so far are from the same cluster. @thread io */

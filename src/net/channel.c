@@ -49,8 +49,9 @@ enum {
   /* How long a name server may take. When the time is over, the addresses known so far are used,
    * because some name servers never answer for IPv6. */
   DNS_MS = 1500,
-  /* The same in every second attempt, so that the second name server can answer. The resolver asks
-   * it after 5 s, and gRPC lets the resolver look at the clock once a second. */
+  /* The same in an attempt after one of DNS_MS without an address, so that the second name server can
+   * answer. The resolver asks it after 5 s, and gRPC lets the resolver look at the clock once a
+   * second. */
   LONG_DNS_MS = 8000
 };
 
@@ -75,10 +76,10 @@ typedef struct member_state {
   el_endpoint endpoint;
   /* what the calls name as the host; with TLS, etcd's certificate must contain it */
   grpc_slice authority;
-  grpc_channel *grpc;      /* NULL: the next call creates it */
-  socket_mutator *mutator; /* the socket mutator of |grpc| */
-  int connect_ms;          /* the time limit of its attempts to connect */
-  bool is_dns_slow;        /* the next attempt waits longer for an address */
+  grpc_channel *grpc;          /* NULL: the next call creates it */
+  socket_mutator *mutator;     /* the socket mutator of |grpc| */
+  int dns_ms, connect_ms;      /* the time limits of its attempts to connect */
+  int64_t created_ms;          /* by el_now_ms: when |grpc| was created */
   int64_t connecting_since_ms; /* by el_now_ms; 0: the time it took is known */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
@@ -102,6 +103,7 @@ struct el_channel {
   el_tls *tls;      /* NULL: no member uses TLS */
   uint64_t term;    /* the largest raft term that an answer had */
   int n_failed;     /* failed attempts to connect since the last answer */
+  bool is_dns_slow; /* the next attempt waits longer for an address */
   el_health health; /* of the member in use */
   TAILQ_HEAD(, el_failover_listener) listeners;
 };
@@ -203,10 +205,6 @@ static int connect_timeout_ms(const member_state *at) {
   int64_t limit = base << at->ch->n_failed;
   if (limit < known) limit = known;
   return (int)(limit < CONNECT_MOST_MS ? limit : CONNECT_MOST_MS);
-}
-
-static int dns_timeout_ms(const member_state *at) {
-  return at->is_dns_slow ? LONG_DNS_MS : DNS_MS;
 }
 
 static const char *authority_of(const el_endpoint *endpoint,
@@ -330,6 +328,16 @@ static bool took_long(const member_state *at) {
              at->connecting_since_ms + el_health_limit_ms(&at->ch->health);
 }
 
+/* Tells whether gRPC has found an address of the member, and so has tried to connect to it. */
+static bool has_address(const member_state *at) {
+  return atomic_load(&at->mutator->may_be_connecting);
+}
+
+/* If no address was found in the time for it, gives the next attempt the other time. */
+static void note_dns(const member_state *at) {
+  if (!has_address(at)) at->ch->is_dns_slow = at->dns_ms == DNS_MS;
+}
+
 /* Destroys the member's gRPC channel if it has failed to connect; the next call creates a new one.
  * gRPC would connect again by itself, but at a time that cannot be observed, because the state of
  * the channel remains TRANSIENT_FAILURE. The first attempt of a new channel can be observed: its
@@ -340,7 +348,7 @@ static void on_recreate(el_timer *timer) {
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
       if (at->ch->n_failed < CONNECT_DOUBLINGS) at->ch->n_failed++;
-      at->is_dns_slow = !at->is_dns_slow;
+      note_dns(at);
       if (took_long(at)) {
         /* The next attempts have more time to fail, and so to tell their cause, before calls go on
          * to the next member. */
@@ -410,6 +418,13 @@ static bool is_connected(el_health *health) {
   return true;
 }
 
+/* Tells whether another member has connected while the client connects to the one in use. */
+static bool is_overtaken(el_health *health) {
+  el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
+  return is_connecting(&ch->members[ch->current]) &&
+         el_channel_is_connected(ch, next_member(ch));
+}
+
 /* An attempt to connect has its own limit. While it is under way, another member is tried; but if
  * the client is connecting to all of them, it waits. Once connected, the member gets the time for
  * an answer again: more if the connection took long. */
@@ -439,10 +454,13 @@ static void leave(el_channel *ch, const el_error *cause) {
 
 static void on_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
+  const member_state *at = &ch->members[ch->current];
   el_error cause;
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
-  if (!is_connecting(&ch->members[ch->current])) {
+  if (is_connecting(at)) {
+    note_dns(at);
+  } else {
     el_health_timed_out(&ch->health);
   }
   leave(ch, &cause);
@@ -457,7 +475,7 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->n = n;
   TAILQ_INIT(&ch->listeners);
   el_health_init(&ch->health, el_loop_timers(loop), n == 1, is_connected,
-                 is_unresponsive, on_unresponsive);
+                 is_overtaken, is_unresponsive, on_unresponsive);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
     ch->members[i].recreate.on_due = on_recreate;
@@ -537,9 +555,10 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
   if (at->grpc == NULL) {
     at->mutator = new_mutator();
     at->connect_ms = connect_timeout_ms(at);
-    at->connecting_since_ms = el_now_ms();
+    at->dns_ms = ch->is_dns_slow ? LONG_DNS_MS : DNS_MS;
+    at->created_ms = at->connecting_since_ms = el_now_ms();
     at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator,
-                              at->connect_ms, dns_timeout_ms(at));
+                              at->connect_ms, at->dns_ms);
   }
   return grpc_channel_create_call(
       at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, el_loop_queue(ch->loop),
@@ -616,12 +635,23 @@ int64_t el_channel_connecting_ms(const el_channel *ch) {
              : connect_timeout_ms(&ch->members[ch->current]);
 }
 
-int64_t el_channel_contact_ms(const el_channel *ch) {
-  int64_t connecting_ms = el_channel_connecting_ms(ch);
-  if (connecting_ms == 0) return el_health_limit_ms(&ch->health);
-  return ch->n_failed == 0
-             ? dns_timeout_ms(&ch->members[ch->current]) + connecting_ms
-             : 0;
+/* Tells whether the attempt to connect may succeed although others have failed. */
+static bool is_promising(const member_state *at) {
+  return is_connecting(at) &&
+         (at->ch->n_failed == 0 || at->dns_ms == LONG_DNS_MS);
+}
+
+bool el_channel_may_answer(const el_channel *ch, int64_t before_ms) {
+  bool is_silent_now = el_health_is_silent(&ch->health);
+  for (size_t i = 0; i < ch->n; i++) {
+    const member_state *at = &ch->members[i];
+    if (at->created_ms < before_ms &&
+        (is_promising(at) || (el_channel_is_connected(ch, i) &&
+                              (i != ch->current || !is_silent_now)))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /* ---- why connections fail ---- */
@@ -690,6 +720,16 @@ static void explain(el_channel *ch, member_state *at, el_error *err) {
   diagnose(at);
 }
 
+/* If a request got no answer because the address of the member is not known yet, says so. */
+static void explain_timeout(const member_state *at, el_error *err) {
+  el_error cause;
+  if (!err->is_unanswered || !is_connecting(at) || has_address(at)) return;
+  el_error_set(&cause, EL_UNAVAILABLE,
+               "etcd %s: the host name cannot be resolved: no answer in time",
+               at->endpoint.address);
+  memcpy(err->text, cause.text, sizeof err->text);
+}
+
 void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   member_state *at = &ch->members[member];
   int64_t limit_ms;
@@ -699,6 +739,7 @@ void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
+  explain_timeout(at, err);
   limit_ms = el_health_limit_ms(&ch->health);
   /* the member is only slow: it answers other calls */
   if (err->is_unanswered && !is_silent(ch, limit_ms)) return;

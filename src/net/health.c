@@ -41,6 +41,10 @@ int64_t el_health_limit_ms(const el_health *health) {
   return limit > measured ? limit : measured;
 }
 
+bool el_health_is_silent(const el_health *health) {
+  return el_now_ms() >= health->quiet_since_ms + el_health_limit_ms(health);
+}
+
 static void set_timer(el_health *health) {
   const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);
   int64_t at_ms = health->quiet_since_ms + el_health_limit_ms(health);
@@ -76,17 +80,17 @@ static void cancel_before(el_health *health, int64_t until_ms) {
  * limit. */
 static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
-  int64_t now_ms = el_now_ms(), limit_ms = el_health_limit_ms(health);
-  if (now_ms >= health->left_until_ms) {
+  bool is_overtaken = false;
+  if (el_now_ms() >= health->left_until_ms) {
     cancel_before(health, health->moved_ms);
   }
   if (TAILQ_EMPTY(&health->pending)) return;
-  if (!TAILQ_LAST(&health->pending, el_health_calls)->is_connected &&
-      health->is_connected(health)) {
-    start_calls(health);
+  if (!TAILQ_LAST(&health->pending, el_health_calls)->is_connected) {
+    if (health->is_connected(health)) start_calls(health);
+    is_overtaken = health->is_overtaken(health);
   }
-  if (now_ms >= health->quiet_since_ms + limit_ms &&
-      health->is_unresponsive(health)) {
+  if (is_overtaken ||
+      (el_health_is_silent(health) && health->is_unresponsive(health))) {
     cancel_before(health, INT64_MAX);
     health->on_unresponsive(health);
   } else {
@@ -96,9 +100,11 @@ static void on_timer(el_timer *timer) {
 
 void el_health_init(el_health *health, el_timers *timers, bool is_alone,
                     bool (*is_connected)(el_health *health),
+                    bool (*is_overtaken)(el_health *health),
                     bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health)) {
   *health = (el_health){.is_connected = is_connected,
+                        .is_overtaken = is_overtaken,
                         .is_unresponsive = is_unresponsive,
                         .on_unresponsive = on_unresponsive,
                         .is_alone = is_alone,

@@ -39,6 +39,8 @@ typedef struct el_health el_health;
 struct el_health {
   /* Tells whether there is a connection to the member. If it is new, calls el_health_connected. */
   bool (*is_connected)(el_health *health);
+  /* tells whether another member has connected while the client waits for the one in use */
+  bool (*is_overtaken)(el_health *health);
   /* called when the limit has passed; false: go on waiting for another limit */
   bool (*is_unresponsive)(el_health *health);
   /* called after all pending calls were cancelled */
@@ -64,6 +66,7 @@ struct el_health {
 /* el_health_init prepares |health|. |is_alone|: there is no other member. @thread io */
 void el_health_init(el_health *health, el_timers *timers, bool is_alone,
                     bool (*is_connected)(el_health *health),
+                    bool (*is_overtaken)(el_health *health),
                     bool (*is_unresponsive)(el_health *health),
                     void (*on_unresponsive)(el_health *health));
 
@@ -86,6 +89,9 @@ void el_health_moved(el_health *health);
 
 /* el_health_limit_ms returns how long an answer may take. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
+
+/* el_health_is_silent tells whether the member in use has not answered for the limit. @thread io */
+bool el_health_is_silent(const el_health *health);
 
 /* el_health_restart cancels all pending calls, so that their callers send them again, and forgets how
  * often the limit has passed. @thread io */
