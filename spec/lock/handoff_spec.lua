@@ -115,7 +115,7 @@ describe("handoff within a client", function()
     assert.is_true(last:unlock())
   end)
 
-  -- Regression 216.
+  -- Regression 219.
   it("deletes a key and puts the next one in one transaction when the budget is spent", function()
     local client = assert(etcdlock.connect {
       endpoints = suite.endpoints(), prefix = prefix, handoff = false,

@@ -132,7 +132,7 @@ describe("a downgraded write lock", function()
 end)
 
 describe("a writer that waits for a reader of the same client", function()
-  -- Regression 217. All writes of a batch have one revision, so a watch that begins after the put
+  -- Regression 225. All writes of a batch have one revision, so a watch that begins after the put
   -- would not report a delete of the same batch.
   it("does not have its key put in the revision in which the reader's key is deleted", function()
     local reader = assert(client:read_lock "a")
