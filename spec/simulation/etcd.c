@@ -76,7 +76,7 @@ void check_known(const ProtobufCMessage *message) {
   }
 }
 
-static int64_t draw_us(const etcd *cluster, int64_t min_us, int64_t max_us) {
+int64_t draw_us(const etcd *cluster, int64_t min_us, int64_t max_us) {
   if (world_chance(cluster->options.slow) &&
       max_us < cluster->options.slow_max_us) {
     max_us = cluster->options.slow_max_us;
@@ -803,6 +803,8 @@ void etcd_set_options(etcd *cluster, const etcd_options *options) {
 
 /* ---- the data ---- */
 
+int64_t etcd_rev(const etcd *cluster) { return cluster->store.rev; }
+
 size_t etcd_n_keys(const etcd *cluster) { return cluster->store.n_keys; }
 
 const etcd_key *etcd_key_at(const etcd *cluster, size_t index) {
@@ -825,6 +827,14 @@ size_t etcd_n_leases(const etcd *cluster) {
 
 bool etcd_has_lease(const etcd *cluster, int64_t id) {
   return lease_find(cluster, id) != NULL;
+}
+
+size_t etcd_n_pending(const etcd *cluster) {
+  size_t n = 0;
+  for (const task *it = cluster->first_task; it != NULL; it = it->next) {
+    n += is_request(it) && is_pending(it);
+  }
+  return n;
 }
 
 void etcd_admin_put(etcd *cluster, el_bytes key, el_bytes value,

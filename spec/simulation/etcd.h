@@ -108,6 +108,7 @@ void etcd_cancel(etcd_call *call);
 
 /* ---- the data ---- */
 
+int64_t etcd_rev(const etcd *cluster);
 size_t etcd_n_keys(const etcd *cluster);
 const etcd_key *etcd_key_at(const etcd *cluster,
                             size_t index); /* in the order of keys */
@@ -115,6 +116,9 @@ const etcd_key *etcd_find(const etcd *cluster,
                           el_bytes key); /* NULL: there is none */
 size_t etcd_n_leases(const etcd *cluster);
 bool etcd_has_lease(const etcd *cluster, int64_t lease);
+
+/* Returns the number of requests that have begun and may still be applied. */
+size_t etcd_n_pending(const etcd *cluster);
 
 void etcd_admin_put(etcd *cluster, el_bytes key, el_bytes value, int64_t lease);
 void etcd_admin_delete(etcd *cluster, el_bytes key);

@@ -350,6 +350,9 @@ void end_at(etcd_call *call, int64_t at_us, const failure *why);
 /* Ends |call| now. */
 void call_end(etcd_call *call, const failure *why);
 
+/* Draws how long something takes. */
+int64_t draw_us(const etcd *cluster, int64_t min_us, int64_t max_us);
+
 /* The requests in work notice that the leader is lost, or that a leader or a member is back. */
 void tasks_on_lost_leader(etcd *cluster);
 void tasks_wake(etcd *cluster);

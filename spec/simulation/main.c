@@ -1,10 +1,12 @@
 /* simulation main: simulation SEED prints the story of one history; simulation FROM COUNT runs
- * histories until one breaks a promise. */
+ * histories until one breaks a promise; simulation scenes prints the table of scenes.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "history.h"
+#include "scenes.h"
 #include "world.h"
 
 enum { COUNT = 2500 }; /* the histories of a run without arguments */
@@ -13,6 +15,14 @@ int main(int n, char **words) {
   uint64_t from = n > 1 ? strtoull(words[1], NULL, 10) : 1;
   uint64_t count = n > 2 ? strtoull(words[2], NULL, 10) : n > 1 ? 1 : COUNT;
   history_counts counts = {0};
+  if (n > 1 && strcmp(words[1], "scenes") == 0) {
+    if (n == 4) {
+      scenes_trace(atoi(words[2]), atoi(words[3]));
+    } else {
+      scenes_print();
+    }
+    return 0;
+  }
   setvbuf(stdout, NULL, _IOFBF, 1 << 16);
   world_set_tracing(n == 2);
   for (uint64_t seed = from; seed < from + count; seed++) {

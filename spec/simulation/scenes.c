@@ -1,0 +1,232 @@
+/* simulation scenes: how a client fares on networks and disks of one kind.
+ *
+ * One client takes a lock and holds it for ten TTLs. If it loses the lock, it takes it again. */
+#include "scenes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "checks.h"
+#include "etcd.h"
+#include "fiber.h"
+#include "lock/client.h"
+#include "lock/lock.h"
+#include "network.h"
+#include "world.h"
+
+enum { TTL_MS = 5000, TTLS = 10, LOOK_US = 10 * WORLD_MS, SEEDS = 5 };
+
+typedef enum incident {
+  INCIDENT_NONE,
+  INCIDENT_MUTE,   /* after one TTL the connections fall silent */
+  INCIDENT_MEMBER, /* after one TTL the member in use hangs for ever */
+  INCIDENT_LEADER  /* after one TTL the leader is lost */
+} incident;
+
+typedef struct scene {
+  int n_members;
+  bool is_balanced; /* one address stands for all members */
+  int rtt_ms, lost; /* |lost|: per mille of packets */
+  int write_ms;     /* how long etcd takes for a write: disk */
+  incident incident;
+} scene;
+
+typedef struct outcome {
+  int64_t first_us, held_us;
+  int n_lost;
+} outcome;
+
+static struct {
+  scene scene;
+  etcd *cluster;
+  process process;
+  outcome *outcome;
+  bool is_over;
+} stage;
+
+static const char *const names[ETCD_MEMBERS_MAX] = {
+    "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"};
+
+/* ---- the client ---- */
+
+static el_lock *take(el_client *client) {
+  el_error err;
+  el_lock_options options = {.name = {"a", 1}, .timeout_ms = -1};
+  el_lock *lock = el_lock_new(el_client_shared(client), &options, &err);
+  while (!stage.is_over && !el_lock_wait(lock, 1000, &err)) {
+  }
+  if (!stage.is_over && err.code == EL_OK) return lock;
+  el_lock_release(lock);
+  el_lock_unref(lock);
+  return NULL;
+}
+
+static void hold(el_lock *lock, int64_t end_us) {
+  int64_t left_us;
+  while (world_now_us() < end_us &&
+         el_lock_hold(lock, &left_us) == EL_HOLD_HELD) {
+    fiber_sleep(LOOK_US);
+    stage.outcome->held_us += LOOK_US;
+  }
+  if (world_now_us() < end_us) {
+    el_error why;
+    el_lock_read_proof_error(lock, &why);
+    world_trace("lost: %d %s", (int)el_lock_loss(lock),
+                why.code != EL_OK ? why.text : "");
+    stage.outcome->n_lost++;
+  }
+  el_lock_release(lock);
+  el_lock_unref(lock);
+}
+
+static void run_client(void *arg) {
+  const char *endpoints[ETCD_MEMBERS_MAX];
+  el_connect_options options = {.endpoints = endpoints};
+  el_error err;
+  el_client *client;
+  int64_t end_us = 0;
+  (void)arg;
+  options.n_endpoints =
+      stage.scene.is_balanced ? 1 : (size_t)stage.scene.n_members;
+  for (size_t i = 0; i < options.n_endpoints; i++)
+    endpoints[i] = names[i];
+  options.plain.ttl_ms = TTL_MS;
+  options.plain.handoff = (el_handoff_limits){.holds = 32, .ms = 50};
+  client = el_client_new(&options, &err);
+  while (!stage.is_over && (end_us == 0 || world_now_us() < end_us)) {
+    el_lock *lock = take(client);
+    if (lock == NULL) continue;
+    if (end_us == 0) {
+      stage.outcome->first_us = world_now_us();
+      end_us = world_now_us() + (int64_t)TTLS * TTL_MS * WORLD_MS;
+    }
+    hold(lock, end_us);
+  }
+  el_client_begin_close(client, 500);
+  el_client_shut(client);
+  el_client_join(client);
+  el_client_free(client);
+  stage.is_over = true;
+}
+
+/* ---- the scene ---- */
+
+static void on_change(const etcd_change *change) { (void)change; }
+
+static void make_incident(void *arg) {
+  (void)arg;
+  while (stage.outcome->first_us == 0 && !stage.is_over)
+    fiber_sleep(LOOK_US);
+  fiber_sleep((int64_t)TTL_MS * WORLD_MS);
+  switch (stage.scene.incident) {
+    case INCIDENT_MUTE:
+      network_mute(&stage.process);
+      return;
+    case INCIDENT_MEMBER:
+      network_pause(stage.cluster, 0, INT64_MAX / 4);
+      return;
+    case INCIDENT_LEADER:
+      etcd_elect(stage.cluster, 1500 * WORLD_MS);
+      return;
+    case INCIDENT_NONE:
+      return;
+  }
+}
+
+static void build(const scene *of) {
+  etcd_options options = {.n_members = of->n_members,
+                          .cluster_id = 1,
+                          .write_min_us = 1000 + of->write_ms * WORLD_MS,
+                          .read_min_us = 500};
+  options.write_max_us = options.write_min_us + options.write_min_us / 4;
+  options.read_max_us = options.read_min_us * 2;
+  stage.cluster = etcd_new(&options, on_change);
+  for (int i = 0; i < (of->is_balanced ? 1 : of->n_members); i++) {
+    address *at = network_add(names[i], stage.cluster, i);
+    path *way = &at->paths[0];
+    if (of->is_balanced) {
+      at->n_members = of->n_members;
+      for (int k = 0; k < of->n_members; k++)
+        at->members[k] = k;
+    }
+    way->min_us = of->rtt_ms * WORLD_MS / 2 + 50;
+    way->max_us = way->min_us + way->min_us / 10;
+    way->lost = of->lost;
+  }
+}
+
+static outcome run(const scene *of, uint64_t seed) {
+  outcome result = {0};
+  memset(&stage, 0, sizeof stage);
+  stage.scene = *of;
+  stage.outcome = &result;
+  world_begin(seed);
+  build(of);
+  fiber_detach(fiber_start(&stage.process, run_client, NULL));
+  fiber_detach(fiber_start(&stage.process, make_incident, NULL));
+  do {
+    fibers_run();
+    if (world_now_us() > 300 * (int64_t)WORLD_S) stage.is_over = true;
+  } while (fibers_alive() > 0 && world_next());
+  network_reset();
+  etcd_free(stage.cluster);
+  world_end();
+  return result;
+}
+
+static void print_row(const scene *of) {
+  static const char *const incidents[] = {"", "connections fall silent",
+                                          "a member hangs", "a leader is lost"};
+  outcome sum = {0};
+  int n_granted = 0;
+  int64_t worst_us = 0;
+  for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    outcome one = run(of, seed);
+    n_granted += one.first_us != 0;
+    sum.first_us += one.first_us;
+    sum.held_us += one.held_us;
+    sum.n_lost += one.n_lost;
+    if (one.first_us > worst_us) worst_us = one.first_us;
+  }
+  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms  %-24s  ", of->n_members,
+         of->is_balanced ? " behind one address" : "", of->rtt_ms,
+         of->lost / 10.0, of->write_ms, incidents[of->incident]);
+  if (n_granted == 0) {
+    printf("no lock\n");
+    return;
+  }
+  printf("first lock %5.1f s (%.1f)  held %5.1f %%  lost %.1f\n",
+         (double)sum.first_us / n_granted / WORLD_S, (double)worst_us / WORLD_S,
+         (double)sum.held_us * 100 /
+             ((double)n_granted * TTLS * TTL_MS * WORLD_MS),
+         (double)sum.n_lost / n_granted);
+}
+
+void scenes_trace(int n_members, int rtt_ms) {
+  scene of = {.n_members = n_members, .rtt_ms = rtt_ms};
+  world_set_tracing(true);
+  run(&of, 1);
+}
+
+void scenes_print(void) {
+  static const int rtts[] = {0, 100, 300, 500, 700, 1000};
+  static const int disks[] = {0, 300, 500, 700};
+  for (int n = 1; n <= 3; n += 2) {
+    for (size_t i = 0; i < sizeof rtts / sizeof *rtts; i++) {
+      for (int lost = 0; lost <= 10; lost += 10) {
+        print_row(&(scene){.n_members = n, .rtt_ms = rtts[i], .lost = lost});
+      }
+    }
+    for (size_t i = 1; i < sizeof disks / sizeof *disks; i++) {
+      print_row(&(scene){.n_members = n, .write_ms = disks[i]});
+      print_row(&(scene){.n_members = n, .rtt_ms = 300, .write_ms = disks[i]});
+    }
+    for (int i = 1; i <= INCIDENT_LEADER; i++) {
+      print_row(&(scene){.n_members = n, .incident = (incident)i});
+    }
+  }
+  for (int i = 1; i <= INCIDENT_LEADER; i++) {
+    print_row(
+        &(scene){.n_members = 3, .is_balanced = true, .incident = (incident)i});
+  }
+}
