@@ -76,9 +76,8 @@ describe("the message names the mistake of", function()
       client = function() client:with_lock(function() end) end,
       etcdlock = function() etcdlock.with_lock(function() end) end,
     } do
-      local ok, message = pcall(call)
-      assert.is_false(ok)
-      assert.matches(where .. "[:.]with_lock: name = function: 0x%x+, wanted a string$", message)
+      assert.error_matches(call,
+        where .. "[:.]with_lock: name = function: 0x%x+, wanted a string$")
     end
   end)
 

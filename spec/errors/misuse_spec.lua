@@ -33,10 +33,8 @@ describe("the message", function()
   it("about a client instead of options does not name its fields", function()
     local client = connect()
     for _, call in ipairs { "with_lock", "try_lock", "lock" } do
-      local ok, message = pcall(function() client[call](client, "a", client, work) end)
-      assert.is_false(ok)
-      assert.matches(("client:%s: options = .*, wanted a table such as { timeout = 5 }$")
-        :format(call), message)
+      assert.error_matches(function() client[call](client, "a", client, work) end,
+        ("client:%s: options = .*, wanted a table such as { timeout = 5 }$"):format(call))
     end
   end)
 
@@ -85,9 +83,8 @@ describe("the message", function()
 
   it("about a leadership without a value names the value", function()
     local election = assert(connect():election "a")
-    local ok, message = pcall(function() election:with_leadership(work) end)
-    assert.is_false(ok)
-    assert.matches("election:with_leadership: value = .*, wanted a string$", message)
+    assert.error_matches(function() election:with_leadership(work) end,
+      "election:with_leadership: value = .*, wanted a string$")
   end)
 
   it("about a token that is a fraction says so, and nothing is broken", function()
@@ -122,9 +119,7 @@ end)
 -- dropped coroutine.
 describe("the message", function()
   local function assert_matching(expected, call)
-    local ok, message = pcall(call)
-    assert.is_false(ok)
-    assert.matches(expected .. "$", message)
+    assert.error_matches(call, expected .. "$")
   end
 
   it("about an unknown option suggests the option with another name", function()

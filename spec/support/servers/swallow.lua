@@ -175,45 +175,42 @@ function Swallow:endpoint()
   return "http://" .. self.address
 end
 
+-- Sends |line| to the proxy. Returns the number of bytes discarded so far.
+local function tell(self, line)
+  self.child:send(line)
+  return tonumber((self.child:expect "^done (%d+)"))
+end
+
 -- Discards all data from now on. Returns the number of bytes discarded so far.
 function Swallow:swallow()
-  self.child:send "swallow"
-  return tonumber((self.child:expect "^done (%d+)"))
+  return tell(self, "swallow")
 end
 
 -- Delays data from the server by |seconds| from now on.
 function Swallow:slow(seconds)
-  self.child:send(("slow %.0f"):format(seconds * 1000))
-  self.child:expect "^done"
+  tell(self, ("slow %.0f"):format(seconds * 1000))
 end
 
 -- Delays data in each direction by |low| to |high| seconds from now on. If |seed|, a number, is not
 -- nil, it determines the sequence of the delays.
 function Swallow:jitter(low, high, seed)
-  if seed then
-    self.child:send(("seed %.0f"):format(seed))
-    self.child:expect "^done"
-  end
-  self.child:send(("jitter %.0f %.0f"):format(low * 1000, high * 1000))
-  self.child:expect "^done"
+  if seed then tell(self, ("seed %.0f"):format(seed)) end
+  tell(self, ("jitter %.0f %.0f"):format(low * 1000, high * 1000))
 end
 
 -- Discards the data of the present connections from now on; new ones are forwarded.
 function Swallow:mute()
-  self.child:send "mute"
-  self.child:expect "^done"
+  tell(self, "mute")
 end
 
 -- Closes all connections; new ones are forwarded.
 function Swallow:cut()
-  self.child:send "cut"
-  self.child:expect "^done"
+  tell(self, "cut")
 end
 
 -- Holds new connections from now on.
 function Swallow:hold()
-  self.child:send "hold"
-  self.child:expect "^done"
+  tell(self, "hold")
 end
 
 -- Waits until a connection is held.
@@ -224,8 +221,7 @@ end
 -- Forwards data again, also of the held connections. If data was being discarded, closes the
 -- existing connections. Returns the number of bytes discarded so far.
 function Swallow:forward()
-  self.child:send "forward"
-  return tonumber((self.child:expect "^done (%d+)"))
+  return tell(self, "forward")
 end
 
 function Swallow:stop()
