@@ -128,7 +128,7 @@ describe("the installed command", function()
     local _, code, err = run({ "ls" }, directory, { LUA_PATH = "./?.lua;./?/init.lua;?.lua",
       LUA_CPATH = "./?.so;?.so" })
     assert.equal(71, code)
-    assert.matches("the Lua module argparse is missing", err, 1, true)
+    assert.matches("the module argparse is missing for Lua", err, 1, true)
   end)
 
   it("loads modules from the absolute directories of LUA_PATH", function()
