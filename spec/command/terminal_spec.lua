@@ -179,9 +179,9 @@ describe("etcdlock run at a terminal", function()
     press(terminal, "again\n")
     terminal:expect "^got again"
     press(terminal, CTRL_C)
-    press(terminal, "exit\n")
-    terminal:wait()
     etcd:await_keys(NAME .. "/", 0)
+    press(terminal, "exit\n") -- not before: bash may discard what is typed while it ends the job
+    terminal:wait()
   end)
 
   it("stops in the background when the command reads, and continues with fg", function()
