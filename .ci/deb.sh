@@ -25,6 +25,14 @@ tar -xzf "etcdlock_$VERSION.orig.tar.gz"
 cd "etcdlock-$VERSION"
 cp -R .ci/debian debian
 sed -i "1s/(\(.*\))/(\1$suffix)/" debian/changelog
+# Debian has Lua 5.5 after 13 only. The command needs luv, which Debian does not have for 5.5, so
+# 5.5 is not the last Lua of the list.
+if [ -d /usr/include/lua5.5 ]; then
+  sed -i 's/^LUAS := /&5.5 /' debian/rules
+  sed -i 's/^Lua-Versions:.*/& 5.5/; s/^Provides:.*/&, lua5.5-etcdlock/; s/Lua 5.1 to 5.4/Lua 5.1 to 5.5/
+    s/^\( *\)liblua5.4-dev,/&\n\1liblua5.5-dev,/; s/^\( *\)lua5.4 <!nocheck>,/&\n\1lua5.5 <!nocheck>,/' \
+    debian/control
+fi
 
 if ! dpkg-checkbuilddeps; then
   echo "'make deb-deps' installs what is missing." >&2

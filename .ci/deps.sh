@@ -88,7 +88,9 @@ case $1 in
   deb)
     wanted="build-essential debhelper lintian $(sed -n '/^Build-Depends:/,/^Standards/ {
       s/^Build-Depends: //; s/^ *\([a-z0-9.+-]*\).*/\1/p
-    }' .ci/debian/control | grep -v debhelper-compat)" ;;
+    }' .ci/debian/control | grep -v debhelper-compat)"
+    if apt-cache show liblua5.5-dev >/dev/null 2>&1; then wanted="$wanted liblua5.5-dev lua5.5"; fi
+    ;;
   fuzz) wanted="$RUN $FUZZ openssl" ;;
   go) wanted=$(command -v go >/dev/null || echo golang-go) ;;
   java) wanted=$(command -v mvn >/dev/null || echo default-jdk-headless maven) ;;
