@@ -1,6 +1,7 @@
 /* simulation scenes: how a client fares on networks and disks of one kind.
  *
- * One client takes a lock and holds it for ten TTLs. If it loses the lock, it takes it again. */
+ * One client takes a lock and holds it for ten TTLs. If it loses the lock, it takes it again. In
+ * busy scenes it takes and releases the lock again and again. */
 #include "scenes.h"
 
 #include <stdio.h>
@@ -14,13 +15,21 @@
 #include "network.h"
 #include "world.h"
 
-enum { TTL_MS = 5000, TTLS = 10, LOOK_US = 10 * WORLD_MS, SEEDS = 5 };
+enum {
+  TTL_MS = 5000,
+  TTLS = 10,
+  LOOK_US = 10 * WORLD_MS,
+  SEEDS = 5,
+  BUSY_SEEDS = 40,
+  STILL_US = 4000 * WORLD_MS
+};
 
 typedef enum incident {
   INCIDENT_NONE,
   INCIDENT_MUTE,   /* after one TTL the connections fall silent */
   INCIDENT_MEMBER, /* after one TTL the member in use hangs for ever */
-  INCIDENT_LEADER  /* after one TTL the leader is lost */
+  INCIDENT_LEADER, /* after one TTL the leader is lost */
+  INCIDENT_STILL   /* after one TTL the leader stands still for STILL_US */
 } incident;
 
 typedef struct scene {
@@ -29,10 +38,12 @@ typedef struct scene {
   int rtt_ms, lost; /* |lost|: per mille of packets */
   int write_ms;     /* how long etcd takes for a write: disk */
   incident incident;
+  bool is_busy;
 } scene;
 
 typedef struct outcome {
   int64_t first_us, held_us;
+  int64_t longest_us; /* of the waits of a busy client */
   int n_lost;
 } outcome;
 
@@ -94,13 +105,16 @@ static void run_client(void *arg) {
   options.plain.handoff = (el_handoff_limits){.holds = 32, .ms = 50};
   client = el_client_new(&options, &err);
   while (!stage.is_over && (end_us == 0 || world_now_us() < end_us)) {
+    int64_t from_us = world_now_us();
     el_lock *lock = take(client);
     if (lock == NULL) continue;
     if (end_us == 0) {
       stage.outcome->first_us = world_now_us();
       end_us = world_now_us() + (int64_t)TTLS * TTL_MS * WORLD_MS;
+    } else if (world_now_us() - from_us > stage.outcome->longest_us) {
+      stage.outcome->longest_us = world_now_us() - from_us;
     }
-    hold(lock, end_us);
+    hold(lock, stage.scene.is_busy ? world_now_us() + LOOK_US : end_us);
   }
   el_client_begin_close(client, 500);
   el_client_shut(client);
@@ -114,6 +128,7 @@ static void run_client(void *arg) {
 static void on_change(const etcd_change *change) { (void)change; }
 
 static void make_incident(void *arg) {
+  int leader;
   (void)arg;
   while (stage.outcome->first_us == 0 && !stage.is_over)
     fiber_sleep(LOOK_US);
@@ -127,6 +142,11 @@ static void make_incident(void *arg) {
       return;
     case INCIDENT_LEADER:
       etcd_elect(stage.cluster, 1500 * WORLD_MS);
+      return;
+    case INCIDENT_STILL:
+      leader = etcd_leader(stage.cluster);
+      network_pause(stage.cluster, leader, world_now_us() + STILL_US);
+      etcd_cut_off(stage.cluster, leader, world_now_us() + STILL_US);
       return;
     case INCIDENT_NONE:
       return;
@@ -174,9 +194,24 @@ static outcome run(const scene *of, uint64_t seed) {
   return result;
 }
 
+static const char *const incidents[] = {"", "connections fall silent",
+                                        "a member hangs", "a leader is lost",
+                                        "the leader stands still"};
+
+static void print_busy_row(const scene *of) {
+  int64_t sum_us = 0, worst_us = 0;
+  for (uint64_t seed = 1; seed <= BUSY_SEEDS; seed++) {
+    int64_t longest_us = run(of, seed).longest_us;
+    sum_us += longest_us;
+    if (longest_us > worst_us) worst_us = longest_us;
+  }
+  printf(
+      "%d  busy  rtt %4d ms  disk %3d ms  %-24s  longest wait %5.2f s (%.2f)\n",
+      of->n_members, of->rtt_ms, of->write_ms, incidents[of->incident],
+      (double)sum_us / BUSY_SEEDS / WORLD_S, (double)worst_us / WORLD_S);
+}
+
 static void print_row(const scene *of) {
-  static const char *const incidents[] = {"", "connections fall silent",
-                                          "a member hangs", "a leader is lost"};
   outcome sum = {0};
   int n_granted = 0;
   int64_t worst_us = 0;
@@ -228,5 +263,13 @@ void scenes_print(void) {
   for (int i = 1; i <= INCIDENT_LEADER; i++) {
     print_row(
         &(scene){.n_members = 3, .is_balanced = true, .incident = (incident)i});
+  }
+  for (int i = INCIDENT_MEMBER; i <= INCIDENT_STILL; i++) {
+    for (int rtt_ms = 0; rtt_ms <= 300; rtt_ms += 100) {
+      print_busy_row(&(scene){.n_members = 3,
+                              .rtt_ms = rtt_ms,
+                              .incident = (incident)i,
+                              .is_busy = true});
+    }
   }
 }

@@ -134,8 +134,11 @@ static void answer_failure(call *it) {
   char *details = grpc_slice_to_c_string(it->details);
   el_error_from_status(&answer.err, (int)it->status, details, answer.from);
   gpr_free(details);
-  el_channel_record_result(it->ch, it->member, &answer.err);
-  if (it->health_call.is_restarted) answer.err.has_other_member = true;
+  if (it->health_call.is_restarted) {
+    answer.err.has_other_member = true; /* the member is not at fault */
+  } else {
+    el_channel_record_result(it->ch, it->member, &answer.err);
+  }
   it->done(it->arg, &answer);
 }
 

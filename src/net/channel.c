@@ -741,6 +741,12 @@ void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   explain_timeout(at, err);
   limit_ms = el_health_limit_ms(&ch->health);
+  if (!err->is_unanswered && member == ch->current &&
+      el_channel_is_connected(ch, member)) {
+    /* The member refuses the request, but is not silent. Its connection stays open: during an
+     * election the client returns to it, and not to a member that it has to connect to. */
+    el_health_heard(&ch->health);
+  }
   /* the member is only slow: it answers other calls */
   if (err->is_unanswered && !is_silent(ch, limit_ms)) return;
   recreate_soon(at);
