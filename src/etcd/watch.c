@@ -13,8 +13,9 @@
 #include "net/stream.h"
 
 enum {
-  /* The first delay before a broken stream is opened again. The delay doubles each time, up to
-   * REOPEN_MAX_MS. */
+  /* The first delay before a broken stream is opened again, so that a stream that breaks at once is
+   * not opened in a loop. The delay doubles each time, up to REOPEN_MAX_MS: waiters without a watch
+   * read only every max(TTL, 10 s). */
   REOPEN_FIRST_MS = 50,
   REOPEN_MAX_MS = 1000,
   NO_ID = -1 /* the ID in etcd's answer when it refuses to create a watch */

@@ -484,7 +484,8 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
 
 /* ---- timeouts ---- */
 
-/* Milliseconds between two looks whether etcd may be reached yet. */
+/* Milliseconds between two looks whether etcd may be reached yet: a call may end this much after its
+ * deadline. */
 enum { CONTACT_STEP_MS = 250 };
 
 static bool waits_for_contact(const el_waiter *waiter) {

@@ -16,6 +16,8 @@
 /* The only event of the completion |ended|. */
 enum { ENDED = 1 };
 
+/* How long a diagnosis may take. It is short, because errors may wait for its result
+ * (el_channel_await_diagnosis). Without a result, the error of gRPC is reported. */
 enum { PROBE_TIMEOUT_MS = 1000 };
 
 struct el_diagnosis {

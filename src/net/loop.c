@@ -53,7 +53,8 @@ enum {
  * at most MAX_SLEEP_MS. */
 enum { MAX_SLEEP_MS = 1000 };
 
-/* Milliseconds between two attempts of the deferred frees. */
+/* Milliseconds between two attempts of the deferred frees: a connection stays open for this much
+ * longer than necessary. */
 enum { DEFERRED_FREE_MS = 20 };
 
 /* The only event of the completion |ended|. */
