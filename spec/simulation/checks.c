@@ -83,9 +83,10 @@ typedef struct lease_record {
 static struct {
   etcd *cluster;
   mood mood;
-  bool is_true;     /* etcd renews no lease that is gone */
-  bool is_calm;     /* there are no faults; only watches may be silent */
-  int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
+  bool is_true;      /* etcd renews no lease that is gone */
+  bool omits_leases; /* an answer may lack the lease of a key */
+  bool is_calm;      /* there are no faults; only watches may be silent */
+  int64_t peace_us;  /* when the last effects of faults are over; 0: unknown */
   bool is_sabotaged[REVS_MAX], was_granted[REVS_MAX]; /* by create_revision */
   /* by create_revision: since when no user wants the key, or its lease is old; 0: neither */
   int64_t idle_us[REVS_MAX];
@@ -676,12 +677,14 @@ void checks_on_decided(user *of, const el_error *err) {
   check_grant(of);
 }
 
-/* The loss "deleted" means that the key is gone, "replaced" that it has another lease. */
+/* The loss "deleted" means that the key is gone, "replaced" that it has another lease, or that an
+ * answer lacked its lease. */
 static void check_cause(const user *of, el_loss loss) {
   const etcd_key *key =
       etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
   if (key != NULL && key->create_rev == of->token &&
-      (loss == EL_LOSS_DELETED || key->lease == of->lease)) {
+      (loss == EL_LOSS_DELETED ||
+       (key->lease == of->lease && !checks.omits_leases))) {
     world_violate("true loss", "%s: %s", describe(of), el_losses[loss].text);
   }
 }
@@ -1042,11 +1045,12 @@ static void look(void *arg) {
 
 /* ---- the history ---- */
 
-void checks_begin(etcd *cluster, mood of, bool is_true) {
+void checks_begin(etcd *cluster, mood of, bool is_true, bool omits_leases) {
   memset(&checks, 0, sizeof checks);
   checks.cluster = cluster;
   checks.mood = of;
   checks.is_true = is_true;
+  checks.omits_leases = omits_leases;
   checks.is_calm = of == MOOD_CALM || of == MOOD_DEAF;
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)

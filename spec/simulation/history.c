@@ -473,7 +473,8 @@ bool history_run(uint64_t seed, history_counts *counts) {
   draw();
   checks_begin(history.cluster, history.mood,
                history.options.fast_keep == 0 &&
-                   history.weights[TROUBLE_CUT_OFF] == 0);
+                   history.weights[TROUBLE_CUT_OFF] == 0,
+               history.options.omits_leases > 0);
   for (int i = 0; i < n_programs; i++)
     program_start(i);
   fiber_detach(fiber_start(&history.process, run_troubles, NULL));
