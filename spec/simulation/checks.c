@@ -962,8 +962,8 @@ static void record_lease(const etcd_change *change) {
     return;
   }
   checks.leases[checks.n_leases++] =
-      (lease_record){change->after->lease, change->client,
-                     programs[change->client].generation};
+      (lease_record){change->after->lease, change->client % PROGRAMS_MAX,
+                     change->client / PROGRAMS_MAX};
 }
 
 /* A key that a client deletes, or that ends with its lease, must not look held. The change comes

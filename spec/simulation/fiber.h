@@ -12,6 +12,7 @@
 /* One client process: its clock, and whether it runs. */
 typedef struct process {
   int id;
+  int client; /* number of its present client, different for each client of a history */
   int64_t clock_ahead_us;   /* offset of its clock from the world's clock */
   int64_t clock_ppm;        /* how much faster its clock runs, in millionths */
   int64_t stopped_until_us; /* SIGSTOP: its fibers do not run before */

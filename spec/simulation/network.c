@@ -59,6 +59,7 @@ struct exchange {
 
 struct connection {
   process *of;
+  int client; /* whose requests it carries */
   address *at;
   int member;
   connection_events events;
@@ -284,7 +285,7 @@ static void arrive_there(item *it) {
       send_here(conn, conn->is_gone_there ? ITEM_RESET : ITEM_SETTINGS, NULL);
       return;
     case ITEM_OPEN:
-      ex->call = etcd_open(conn->at->cluster, conn->member, conn->of->id,
+      ex->call = etcd_open(conn->at->cluster, conn->member, conn->client,
                            ex->method, ex->needs_leader, &events, ex);
       return;
     case ITEM_MESSAGE:
@@ -453,6 +454,7 @@ connection *network_connect(process *of, const char *name, int64_t keepalive_us,
                             void *arg) {
   connection *conn = el_alloc(sizeof *conn);
   conn->of = of;
+  conn->client = of->client;
   conn->at = find(name);
   world_trace("p%d: connects to %s", of->id, name);
   conn->events = *events;

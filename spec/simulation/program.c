@@ -348,8 +348,9 @@ static void end_client(program *of) {
 }
 
 static void run_client(program *of) {
-  of->client = connect_client(of);
   of->generation++;
+  of->process.client = of->generation * PROGRAMS_MAX + of->process.id;
+  of->client = connect_client(of);
   of->is_closing = of->has_crashed = of->wants_to_close = false;
   of->is_lua_taken = false;
   for (int i = 0; i < of->n_users; i++) {
