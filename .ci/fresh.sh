@@ -8,7 +8,7 @@
 #   SUITE=bookworm|trixie|forky [WITH="package ..."] fresh.sh [user|root]...
 #
 # WITH: packages to install before the first command. In forky, a package may come from the suite
-# experimental: libgrpc-dev/experimental.
+# experimental: WITH="-t experimental libgrpc-dev".
 set -eu
 
 SUITE=${SUITE:-bookworm}
