@@ -8,7 +8,7 @@
 #   SUITE=bookworm|trixie|forky [WITH="package ..."] fresh.sh [user|root]...
 #
 # WITH: packages to install before the first command. In forky, a package may come from the suite
-# experimental: WITH="-t experimental libgrpc-dev".
+# experimental: libgrpc-dev/experimental libgrpc56/experimental and so on.
 set -eu
 
 SUITE=${SUITE:-bookworm}
