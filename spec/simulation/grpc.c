@@ -4,6 +4,9 @@
  * header leaves open happens in one of the ways that gRPC core was seen to take. */
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
+#if __has_include(<grpc/credentials.h>)
+#include <grpc/credentials.h> /* what gRPC 1.51 declares in grpc_security.h */
+#endif
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>
