@@ -151,6 +151,11 @@ describe("a member without a leader", function()
     assert(client:lock "a"):unlock()
     etcd:kill(2)
     etcd:kill(3)
+    -- An enqueue before that could be in doubt. Then the client would end its lease.
+    wait.eventually(function()
+      local status = etcd:ctl("endpoint", "status", "--write-out=json")
+      return status:find '"raftTerm"' and not status:find '"leader":'
+    end, 20, "the member knows of no leader")
     local message, code
     wait.eventually(function()
       local _
