@@ -117,10 +117,7 @@ describe("handoff within a client", function()
 
   -- Regression 219.
   it("deletes a key and puts the next one in one transaction when the budget is spent", function()
-    local client = assert(etcdlock.connect {
-      endpoints = suite.endpoints(), prefix = prefix, handoff = false,
-    })
-    finally(function() client:close() end)
+    local client = connect { handoff = 1 }
     local last = assert(client:lock "a")
     local asked = ask_many(client, 5)
     local before = client:stats()

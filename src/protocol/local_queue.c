@@ -45,10 +45,15 @@ static bool is_free(const el_local_entry *entry) {
          el_entry_can_start(entry->machine);
 }
 
-/* Tells whether |entry| is in use, or blocked by a lock delay. */
-static bool is_taken(const el_local_entry *entry) {
-  return has_acquisitions(entry) ||
-         entry->machine->state == EL_ENTRY_LOCK_DELAY;
+/* Returns how many entries of |queue| are in use, or blocked by a lock delay. */
+static uint32_t count_taken(const el_local_queue *queue) {
+  const el_local_entry *entry;
+  uint32_t n = 0;
+  TAILQ_FOREACH(entry, &queue->entries, link) {
+    n +=
+        has_acquisitions(entry) || entry->machine->state == EL_ENTRY_LOCK_DELAY;
+  }
+  return n;
 }
 
 /* Returns an entry of |queue| that can be started. NULL: there is none. */
@@ -73,18 +78,15 @@ static uint32_t capacity(const el_local_queue *queue) {
   return n;
 }
 
-/* Tells whether one more entry of |queue| may be started, or added and started. While the key of an
+/* Tells whether one more entry of |queue|, in which none lingers, may be started. While the key of an
  * entry is being deleted, one entry more than the capacity may be in use: the delete and the next
  * enqueue then leave in one batch, which etcd writes to its disk once. If the delete takes longer,
  * the next key waits behind it in etcd's queue. */
 static bool may_start(const el_local_queue *queue) {
   const el_local_entry *entry;
-  uint32_t n_taken = 0, n_busy = 0, most = capacity(queue);
-  TAILQ_FOREACH(entry, &queue->entries, link) {
-    n_taken += is_taken(entry) || entry->is_lingering;
-    n_busy += !is_free(entry);
-  }
-  return n_taken < most && n_busy <= most;
+  uint32_t n_busy = 0, most = capacity(queue);
+  TAILQ_FOREACH(entry, &queue->entries, link) { n_busy += !is_free(entry); }
+  return count_taken(queue) < most && n_busy <= most;
 }
 
 /* Tells whether |acquisition| has to wait, because the acquisitions before it need as many entries
@@ -92,10 +94,9 @@ static bool may_start(const el_local_queue *queue) {
 static bool has_to_wait(const el_local_queue *queue,
                         const el_acquisition *acquisition) {
   const el_acquisition *other = TAILQ_FIRST(&queue->waiting);
-  const el_local_entry *entry;
-  uint32_t n = 0, most = capacity(queue);
+  uint32_t n, most = capacity(queue);
   if (is_shared(queue)) return false;
-  TAILQ_FOREACH(entry, &queue->entries, link) { n += is_taken(entry); }
+  n = count_taken(queue);
   for (; other != acquisition && n < most; other = TAILQ_NEXT(other, link)) {
     n++;
   }

@@ -195,7 +195,7 @@ static void on_read_answer(el_session *session, const el_session_event *event,
   }
   session->read_failures = 0;
   if (event->is_found) on_proof(session, event, now_ms);
-  /* This key is gone, but the lease may be alive: read another key. */
+  /* If this key is gone, the lease may be alive: read another key. */
   if (!event->is_found || session->must_read) read_key(session, out);
 }
 
