@@ -123,9 +123,8 @@ local function fail_at_timeout(self, timeout)
   elseif self._failure then
     return nil, self._failure, "unavailable"
   end
-  local seconds = format_number("%g", timeout)
-  return nil, make_message(self, ("leader and value have not changed within %s s"):format(seconds)),
-    "timeout"
+  local text = "etcd reported no change of leader or value within %s s"
+  return nil, make_message(self, text:format(format_number("%g", timeout))), "timeout"
 end
 
 --- Waits until the leader or its value has changed, and returns the value, key and token of the

@@ -144,8 +144,8 @@ describe("an observer", function()
     local used = os.clock()
     local message = assert_fails("timeout", observer:next(1))
     assert.is_true(os.clock() - used < 0.2, "it was busy")
-    assert.equal('observer of election "boss": leader and value have not changed within 1 s',
-      message)
+    assert.equal('observer of election "boss": etcd reported no change of leader or value '
+      .. "within 1 s", message)
     assert_fails("timeout", observer:next(0))
     assert.is_true(asked:cancel())
     assert.is_true(lock:resign())
