@@ -239,15 +239,40 @@ static void answer(task *it) {
 
 /* ---- a request in work ---- */
 
+/* Returns how long the disk delays a request that arrives now. A member handles nothing of raft
+ * while it saves (etcdserver/raft.go): writes wait for the next save, all for the same one, and
+ * reads for the end of this one, which may be a save of each member that they need. */
+static int64_t disk_us(etcd *cluster, bool is_write) {
+  int64_t now_us = world_now_us(), save_us = cluster->options.save_us;
+  if (save_us == 0) return 0;
+  while (cluster->saved_us <= now_us &&
+         (cluster->saves_again || cluster->options.is_disk_busy)) {
+    cluster->saved_us += save_us;
+    cluster->saves_again = false;
+  }
+  if (cluster->saved_us > now_us) {
+    int64_t others_us =
+        cluster->options.n_members > 1 ? world_random(0, 2 * save_us) : 0;
+    if (!is_write) return cluster->saved_us - now_us + others_us;
+    cluster->saves_again = true;
+    return cluster->saved_us - now_us + save_us;
+  }
+  if (!is_write) return 0;
+  cluster->saved_us = now_us + save_us;
+  return save_us;
+}
+
 static int64_t work_us(const task *it) {
   const etcd_options *options = &it->cluster->options;
   switch (it->route) {
     case ROUTE_WRITE:
-      return draw_us(it->cluster, options->write_min_us, options->write_max_us);
+      return disk_us(it->cluster, true) +
+             draw_us(it->cluster, options->write_min_us, options->write_max_us);
     case ROUTE_LOCAL:
       return draw_us(it->cluster, 0, options->read_min_us);
     default:
-      return draw_us(it->cluster, options->read_min_us, options->read_max_us);
+      return disk_us(it->cluster, false) +
+             draw_us(it->cluster, options->read_min_us, options->read_max_us);
   }
 }
 

@@ -26,7 +26,10 @@ typedef struct etcd_options {
   uint64_t cluster_id;
   /* how long a write takes until it is applied (disk and followers), and a linearizable read */
   int64_t write_min_us, write_max_us, read_min_us, read_max_us;
-  int slow; /* of requests that take up to |slow_max_us| instead */
+  int64_t
+      save_us; /* how much longer the disk takes for what is written at once */
+  bool is_disk_busy; /* others write all the time */
+  int slow;          /* of requests that take up to |slow_max_us| instead */
   int64_t slow_max_us;
   int late_expiry_ms; /* how much later than its TTL the leader may end a lease */
   int refused;        /* definite failure, worth a retry */

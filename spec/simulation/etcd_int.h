@@ -332,6 +332,8 @@ struct etcd {
   etcd_call *calls;
   etcd_call *sending; /* during its on_message; NULL if it has ended in it */
   bool is_full;       /* no space */
+  int64_t saved_us;   /* when the last save ends, see etcd_options.save_us */
+  bool saves_again;   /* another save follows it */
 };
 
 /* Returns |items| with room for one more than |n|. */

@@ -1,5 +1,6 @@
 /* simulation main: simulation SEED prints the story of one history; simulation FROM COUNT runs
- * histories until one breaks a promise; simulation scenes prints the table of scenes.c. */
+ * histories until one breaks a promise; simulation scenes prints the table of scenes.c, and
+ * simulation scenes ROW SEED the story of one of its scenes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ int main(int n, char **words) {
   history_counts counts = {0};
   if (n > 1 && strcmp(words[1], "scenes") == 0) {
     if (n == 4) {
-      scenes_trace(atoi(words[2]), atoi(words[3]));
+      scenes_trace(atoi(words[2]), strtoull(words[3], NULL, 10));
     } else {
       scenes_print();
     }

@@ -10,7 +10,9 @@
 #include "world.h"
 
 enum {
-  RETRANSMIT_US = 200 * WORLD_MS, /* TCP's first timeout; it doubles */
+  /* TCP's first timeouts, which double: of SYN, and otherwise how much longer than a round trip */
+  RETRANSMIT_SYN_US = 1000 * WORLD_MS,
+  RETRANSMIT_US = 200 * WORLD_MS,
   RETRANSMIT_DOUBLINGS = 6,
   /* when a member gives up a connection whose client is gone without a word */
   FORGOTTEN_US = 40 * WORLD_S
@@ -191,10 +193,11 @@ static path *path_of(const connection *conn) {
 }
 
 /* Returns the time at which a packet that is sent now arrives. */
-static int64_t arrival(const connection *conn) {
+static int64_t arrival(const connection *conn, bool is_syn) {
   const path *way = path_of(conn);
   int64_t at_us = world_now_us() + world_random(way->min_us, way->max_us);
-  int64_t again_us = RETRANSMIT_US;
+  int64_t again_us =
+      is_syn ? RETRANSMIT_SYN_US : 2 * way->max_us + RETRANSMIT_US;
   if (world_chance(way->slow)) at_us += world_random(0, way->slow_max_us);
   for (int i = 0; i < RETRANSMIT_DOUBLINGS && world_chance(way->lost); i++) {
     at_us += again_us;
@@ -222,7 +225,8 @@ static item *new_item(connection *conn, item_kind kind, exchange *ex) {
 /* Lets |it| arrive, unless the connection is mute. |last_us| is when the item before it arrives. */
 static void depart(item *it, int64_t *last_us) {
   connection *conn = it->conn;
-  int64_t at_us = arrival(conn);
+  int64_t at_us =
+      arrival(conn, it->kind == ITEM_SYN || it->kind == ITEM_ACCEPTED);
   if (conn->is_mute && it->kind == ITEM_CLOSE) at_us += FORGOTTEN_US;
   if (conn->is_mute && it->kind != ITEM_CLOSE) {
     free_item(it);

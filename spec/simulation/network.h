@@ -19,7 +19,7 @@ typedef struct path {
   int64_t min_us, max_us; /* one way */
   int slow;               /* of messages that take up to |slow_max_us| more */
   int64_t slow_max_us;
-  int lost; /* of packets; TCP sends a lost one again after 200 ms, 400 ms, ... */
+  int lost;                     /* of packets, which TCP sends again */
   int64_t partitioned_until_us; /* nothing passes before */
 } path;
 

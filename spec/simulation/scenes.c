@@ -36,7 +36,8 @@ typedef struct scene {
   int n_members;
   bool is_balanced; /* one address stands for all members */
   int rtt_ms, lost; /* |lost|: per mille of packets */
-  int write_ms;     /* how long etcd takes for a write: disk */
+  int disk_ms;      /* how long a save takes */
+  bool is_disk_busy;
   incident incident;
   bool is_busy;
 } scene;
@@ -156,7 +157,9 @@ static void make_incident(void *arg) {
 static void build(const scene *of) {
   etcd_options options = {.n_members = of->n_members,
                           .cluster_id = 1,
-                          .write_min_us = 1000 + of->write_ms * WORLD_MS,
+                          .save_us = of->disk_ms * WORLD_MS,
+                          .is_disk_busy = of->is_disk_busy,
+                          .write_min_us = 1000,
                           .read_min_us = 500};
   options.write_max_us = options.write_min_us + options.write_min_us / 4;
   options.read_max_us = options.read_min_us * 2;
@@ -207,7 +210,7 @@ static void print_busy_row(const scene *of) {
   }
   printf(
       "%d  busy  rtt %4d ms  disk %3d ms  %-24s  longest wait %5.2f s (%.2f)\n",
-      of->n_members, of->rtt_ms, of->write_ms, incidents[of->incident],
+      of->n_members, of->rtt_ms, of->disk_ms, incidents[of->incident],
       (double)sum_us / BUSY_SEEDS / WORLD_S, (double)worst_us / WORLD_S);
 }
 
@@ -223,9 +226,10 @@ static void print_row(const scene *of) {
     sum.n_lost += one.n_lost;
     if (one.first_us > worst_us) worst_us = one.first_us;
   }
-  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms  %-24s  ", of->n_members,
-         of->is_balanced ? " behind one address" : "", of->rtt_ms,
-         of->lost / 10.0, of->write_ms, incidents[of->incident]);
+  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %-24s  ",
+         of->n_members, of->is_balanced ? " behind one address" : "",
+         of->rtt_ms, of->lost / 10.0, of->disk_ms,
+         of->is_disk_busy ? ", busy" : "", incidents[of->incident]);
   if (n_granted == 0) {
     printf("no lock\n");
     return;
@@ -237,39 +241,72 @@ static void print_row(const scene *of) {
          (double)sum.n_lost / n_granted);
 }
 
-void scenes_trace(int n_members, int rtt_ms) {
-  scene of = {.n_members = n_members, .rtt_ms = rtt_ms};
-  world_set_tracing(true);
-  run(&of, 1);
-}
-
-void scenes_print(void) {
+/* Calls |show| for each scene, with |arg|. */
+static void for_each_scene(void (*show)(const scene *of, void *arg),
+                           void *arg) {
   static const int rtts[] = {0, 100, 300, 500, 700, 1000};
-  static const int disks[] = {0, 300, 500, 700};
+  static const int disks[] = {300, 500, 700};
   for (int n = 1; n <= 3; n += 2) {
     for (size_t i = 0; i < sizeof rtts / sizeof *rtts; i++) {
       for (int lost = 0; lost <= 10; lost += 10) {
-        print_row(&(scene){.n_members = n, .rtt_ms = rtts[i], .lost = lost});
+        show(&(scene){.n_members = n, .rtt_ms = rtts[i], .lost = lost}, arg);
       }
     }
-    for (size_t i = 1; i < sizeof disks / sizeof *disks; i++) {
-      print_row(&(scene){.n_members = n, .write_ms = disks[i]});
-      print_row(&(scene){.n_members = n, .rtt_ms = 300, .write_ms = disks[i]});
+    for (size_t i = 0; i < sizeof disks / sizeof *disks; i++) {
+      for (int busy = 0; busy <= 1; busy++) {
+        scene of = {
+            .n_members = n, .disk_ms = disks[i], .is_disk_busy = busy != 0};
+        show(&of, arg);
+        of.rtt_ms = 300;
+        show(&of, arg);
+      }
     }
     for (int i = 1; i <= INCIDENT_LEADER; i++) {
-      print_row(&(scene){.n_members = n, .incident = (incident)i});
+      show(&(scene){.n_members = n, .incident = (incident)i}, arg);
     }
   }
   for (int i = 1; i <= INCIDENT_LEADER; i++) {
-    print_row(
-        &(scene){.n_members = 3, .is_balanced = true, .incident = (incident)i});
+    show(&(scene){.n_members = 3, .is_balanced = true, .incident = (incident)i},
+         arg);
   }
   for (int i = INCIDENT_MEMBER; i <= INCIDENT_STILL; i++) {
     for (int rtt_ms = 0; rtt_ms <= 300; rtt_ms += 100) {
-      print_busy_row(&(scene){.n_members = 3,
-                              .rtt_ms = rtt_ms,
-                              .incident = (incident)i,
-                              .is_busy = true});
+      show(&(scene){.n_members = 3,
+                    .rtt_ms = rtt_ms,
+                    .incident = (incident)i,
+                    .is_busy = true},
+           arg);
     }
   }
+}
+
+static void print_scene(const scene *of, void *arg) {
+  int *row = arg;
+  printf("%2d: ", ++*row);
+  if (of->is_busy) {
+    print_busy_row(of);
+  } else {
+    print_row(of);
+  }
+}
+
+void scenes_print(void) {
+  int row = 0;
+  for_each_scene(print_scene, &row);
+}
+
+typedef struct wanted {
+  int rows_before;
+  uint64_t seed;
+} wanted;
+
+static void trace_if_wanted(const scene *of, void *arg) {
+  wanted *it = arg;
+  if (it->rows_before-- == 0) run(of, it->seed);
+}
+
+void scenes_trace(int row, uint64_t seed) {
+  wanted it = {row - 1, seed};
+  world_set_tracing(true);
+  for_each_scene(trace_if_wanted, &it);
 }

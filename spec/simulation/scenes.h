@@ -2,11 +2,14 @@
 #ifndef SIMULATION_SCENES_H
 #define SIMULATION_SCENES_H
 
+#include <stdint.h>
+
 /* Prints a table: for each network, disk and proxy, the seconds to the first lock, and for how much
  * of ten TTLs a lock was held. */
 void scenes_print(void);
 
-/* Prints the story of one scene without loss and incidents. */
-void scenes_trace(int n_members, int rtt_ms);
+/* Prints the story of the scene in the |row|th row of the table, from 1. A row is the mean of the
+ * seeds from 1 on. */
+void scenes_trace(int row, uint64_t seed);
 
 #endif
