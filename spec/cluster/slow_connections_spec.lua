@@ -75,6 +75,22 @@ it("a hold survives answers that take three times as long as the round trip", fu
   assert.is_true(lock:held())
 end)
 
+-- Regression 231. A keepalive was sent only when the one before it had been answered, so on a
+-- distant network the proofs of a hold came a second apart. After one lost packet, the next proof
+-- came too late.
+it("a hold with a short TTL on a distant network outlives answers that come 1.55 s late", function()
+  proxy:slow(1)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
+  local lock = assert(client:lock("a", { timeout = 30 }))
+  for _ = 1, 3 do
+    assert.equal("timeout", (select(3, lock:wait_lost(4))))
+    proxy:slow(2.55)
+    assert.equal("timeout", (select(3, lock:wait_lost(1))))
+    proxy:slow(1)
+  end
+  assert.equal("timeout", (select(3, lock:wait_lost(4))))
+end)
+
 -- Regression 192. Without a timeout, the first wait failed after 5 s although the client was about
 -- to connect.
 it("a wait without a timeout goes on if the first answers take longer than 5 s", function()

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -202,10 +203,12 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
 
 struct el_keepalive {
   el_auth *auth;
-  el_stream *st;   /* NULL: opened by the next send */
-  int64_t id;      /* the lease that was renewed last */
-  int64_t ttl_s;   /* the TTL that was requested for that lease */
-  int64_t sent_ms; /* when the renewal was sent; 0: none is awaited */
+  el_stream *st; /* NULL: opened by the next send */
+  int64_t id;    /* the lease that was renewed last */
+  int64_t ttl_s; /* the TTL that was requested for that lease */
+  /* when the renewals that await an answer were sent, the oldest first */
+  int64_t sent_ms[EL_KEEPALIVES_MAX];
+  int n_awaited;
   el_lease_done done;
   void *arg;
   el_failover_listener listener;
@@ -226,7 +229,7 @@ static void read_renewal(const el_keepalive *ka,
 
 static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   el_keepalive *ka = arg;
-  el_lease_answer answer = {.sent_ms = ka->sent_ms};
+  el_lease_answer answer = {.sent_ms = ka->sent_ms[0]};
   Etcd__LeaseKeepAliveResponse *message =
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
   if (message == NULL || message->header == NULL || message->ttl > TTL_MAX_S) {
@@ -240,20 +243,26 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
   }
   /* A late answer to an earlier request must not count for the request that is awaited, because the
-   * hold deadline counts from the time at which the answered request was sent. */
-  if (ka->sent_ms != 0 && answer.id == ka->id) {
-    ka->sent_ms = 0;
-    ka->done(ka->arg, &answer);
+   * hold deadline counts from the time at which the answered request was sent. The answers of a
+   * stream come in the order of its requests (v3rpc/lease.go). */
+  if (ka->n_awaited == 0 || answer.id != ka->id) return;
+  if (answer.err.code != EL_OK) {
+    el_keepalive_reset(ka);
+  } else {
+    ka->n_awaited--;
+    memmove(ka->sent_ms, ka->sent_ms + 1,
+            sizeof ka->sent_ms - sizeof *ka->sent_ms);
   }
+  ka->done(ka->arg, &answer);
 }
 
-/* Called when the stream has ended because of |err|: if a renewal is awaited, answers it with
- * |err|. */
+/* Called when the stream has ended because of |err|: answers all renewals with |err|. */
 static void end_stream(el_keepalive *ka, const el_error *err) {
-  el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
-  bool is_awaited = ka->sent_ms != 0;
+  el_lease_answer answer = {
+      .err = *err, .sent_ms = ka->sent_ms[0], .id = ka->id};
+  bool is_awaited = ka->n_awaited > 0;
   ka->st = NULL;
-  ka->sent_ms = 0;
+  ka->n_awaited = 0;
   if (is_awaited) {
     ka->done(ka->arg, &answer);
   }
@@ -279,12 +288,13 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
   end_stream(ka, &err);
 }
 
-static void send_renewal(el_keepalive *ka);
+static void send_renewal(el_keepalive *ka, int i);
 
 static void on_token(el_token_wait *wait, const el_error *err) {
   el_keepalive *ka = EL_CONTAINER_OF(wait, el_keepalive, token);
   if (err->code == EL_OK) {
-    send_renewal(ka);
+    for (int i = 0; i < ka->n_awaited; i++)
+      send_renewal(ka, i);
   } else {
     end_stream(ka, err);
   }
@@ -301,7 +311,8 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   return ka;
 }
 
-static void send_renewal(el_keepalive *ka) {
+/* Sends the |i|th of the renewals that await an answer. */
+static void send_renewal(el_keepalive *ka, int i) {
   static const el_stream_events events = {on_keepalive_message,
                                           on_keepalive_ended};
   Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
@@ -311,21 +322,21 @@ static void send_renewal(el_keepalive *ka) {
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
   }
   /* set again, because the renewal may have waited for a token */
-  ka->sent_ms = el_now_ms();
+  ka->sent_ms[i] = el_now_ms();
   request.id = ka->id;
   el_stream_send(ka->st, bytes,
                  etcd__lease_keep_alive_request__pack(&request, bytes));
 }
 
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms) {
-  assert(ka->sent_ms == 0);
+  assert(ka->n_awaited < EL_KEEPALIVES_MAX);
   ka->id = id;
   ka->ttl_s = seconds_of(ttl_ms);
-  ka->sent_ms = el_now_ms();
+  ka->sent_ms[ka->n_awaited++] = el_now_ms();
   if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
     el_auth_await_token(ka->auth, &ka->token);
   } else {
-    send_renewal(ka);
+    send_renewal(ka, ka->n_awaited - 1);
   }
 }
 
@@ -335,7 +346,7 @@ void el_keepalive_reset(el_keepalive *ka) {
     el_stream_close(ka->st);
   }
   ka->st = NULL;
-  ka->sent_ms = 0;
+  ka->n_awaited = 0;
 }
 
 bool el_keepalive_is_refused(const el_keepalive *ka) {
@@ -344,10 +355,10 @@ bool el_keepalive_is_refused(const el_keepalive *ka) {
 
 void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause) {
   el_stream *st = ka->st;
-  int64_t waited_ms = el_now_ms() - ka->sent_ms;
+  int64_t waited_ms = el_now_ms() - ka->sent_ms[0];
   el_auth_cancel_wait(ka->auth, &ka->token);
   ka->st = NULL;
-  ka->sent_ms = 0;
+  ka->n_awaited = 0;
   if (st != NULL) {
     el_stream_fail_over(st, waited_ms, cause);
   }

@@ -53,21 +53,24 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
 /* el_keepalive is a keepalive stream. If the stream breaks, the next renewal opens it again. */
 typedef struct el_keepalive el_keepalive;
 
-/* el_keepalive_new prepares a keepalive stream. |done| is called with each answer. If the stream
- * ends while an answer is awaited, |done| is called with the error. @thread io */
+/* EL_KEEPALIVES_MAX is how many renewals of one stream may await an answer. */
+enum { EL_KEEPALIVES_MAX = 3 };
+
+/* el_keepalive_new prepares a keepalive stream. |done| is called with each answer. An error is the
+ * answer to all renewals that await one, for example if the stream ends. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
 /* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. If
- * the stream is not open, el_keepalive_send opens it. The previous renewal must have been answered,
- * because an answer names the lease but not the request. @thread io */
+ * the stream is not open, el_keepalive_send opens it. All renewals that await an answer must be of
+ * the same lease, and fewer than EL_KEEPALIVES_MAX. @thread io */
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
 
-/* el_keepalive_reset closes the stream. If an answer is awaited, |done| is not called for it.
+/* el_keepalive_reset closes the stream. |done| is not called for the renewals that await an answer.
  * @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
-/* el_keepalive_is_refused tells whether the renewal that is awaited cannot be sent, because the
- * server allows no more streams. @thread io */
+/* el_keepalive_is_refused tells whether renewals cannot be sent, because the server allows no more
+ * streams. @thread io */
 bool el_keepalive_is_refused(const el_keepalive *ka);
 
 /* el_keepalive_fail_over is called when an answer has not come in time. It does the same as

@@ -272,7 +272,7 @@ static void publish(const el_session_driver *driver) {
   const el_session *session = &driver->session;
   el_shared *shared = driver->shared;
   bool is_alive = session->state == EL_SESSION_ALIVE;
-  int64_t until = session->latest.sent_ms + session->latest.ttl_ms;
+  int64_t until = session->renewals[0].sent_ms + session->renewals[0].ttl_ms;
   atomic_store(&shared->lease, is_alive ? session->id : 0);
   atomic_store(&shared->due_ms, session->wake_at);
   atomic_store(&shared->alive_until_ms, is_alive ? until : 0);
@@ -287,6 +287,8 @@ static void carry_out(el_session_driver *driver,
       grant(driver);
       return;
     case EL_SESSION_SEND_KEEPALIVE:
+      _Static_assert((int)EL_SESSION_KEEPALIVES_MAX <= (int)EL_KEEPALIVES_MAX,
+                     "the stream allows all keepalives of a session");
       EL_COUNT(&driver->shared->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
                         el_session_lease_ms(&driver->session));
@@ -338,6 +340,8 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   note_stall(driver);
   driver->session.answer_ms =
       el_channel_answer_ms(el_auth_channel(driver->shared->auth));
+  driver->session.round_trip_ms =
+      el_channel_round_trip_ms(el_auth_channel(driver->shared->auth));
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.hold_deadline > before) {
     el_shared_clear_proof_error(driver->shared);
@@ -406,7 +410,7 @@ void el_session_driver_signal(el_session_driver *driver, int64_t lease,
 }
 
 int64_t el_session_driver_renewal_sent_ms(const el_session_driver *driver) {
-  return driver->session.latest.sent_ms;
+  return driver->session.renewals[0].sent_ms;
 }
 
 void el_session_driver_set_unused(el_session_driver *driver) {

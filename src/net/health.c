@@ -135,6 +135,7 @@ void el_health_heard(el_health *health) {
 void el_health_moved(el_health *health) {
   health->left_until_ms = health->quiet_since_ms + el_health_limit_ms(health);
   health->moved_ms = health->quiet_since_ms = el_now_ms();
+  health->round_trip_ms = 0;
   if (!TAILQ_EMPTY(&health->pending)) {
     el_timers_set(health->timers, &health->timer, health->left_until_ms);
   }
@@ -149,8 +150,9 @@ void el_health_restart(el_health *health) {
 
 void el_health_connected(el_health *health, int64_t took_ms) {
   health->is_measured = true;
-  if (took_ms / CONNECTION_DIVISOR > health->slowest_ms) {
-    health->slowest_ms = took_ms / CONNECTION_DIVISOR;
+  health->round_trip_ms = took_ms / CONNECTION_DIVISOR;
+  if (health->round_trip_ms > health->slowest_ms) {
+    health->slowest_ms = health->round_trip_ms;
   }
   el_health_heard(health);
 }
@@ -164,6 +166,9 @@ static void note_answer(el_health *health, const el_health_call *call) {
   if (!call->is_connected) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
+  if (health->round_trip_ms == 0 || took_ms < health->round_trip_ms) {
+    health->round_trip_ms = took_ms;
+  }
 }
 
 void el_health_call_ended(el_health *health, el_health_call *call,

@@ -11,10 +11,11 @@ enum {
    * would be left by then, it is sent earlier, but not before TTL/5. Otherwise a hold would not
    * outlive the loss of the leader just before a keepalive: an election takes 1 s to 2 s (3 s if
    * the votes are split), and then the client has to find the new leader. On a slow network it is
-   * sent earlier, too, because the answer may be late. */
+   * sent earlier, too, because the answer may be late, and on a distant one every TTL/10. */
   RENEW_DIVISOR = 3,
   ELECTION_MS = 4000,
   RENEW_DIVISOR_MAX = 5,
+  DISTANT_DIVISOR = 10,
   /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
    * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be slow.
    * It is at least ANSWER_TIMES what the slowest recent answer took: after a loss, TCP sends a
@@ -28,9 +29,6 @@ enum {
    * keepalive and to a read, but no more than TTL/2. */
   PROOF_ANSWERS = 2,
   PROOF_DIVISOR = 2,
-  /* Reads in flight at most. On a slow network, a keepalive is answered while the read that proves
-   * the previous keepalive is in flight. The next read does not wait for that one. */
-  READS_MAX = 2,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
@@ -123,10 +121,18 @@ static void check_expiry(el_session *session, int64_t now_ms,
   }
 }
 
-static bool proves(const el_session_event *proof, const el_renewal *renewal) {
-  return renewal->answered_ms != 0 &&
-         proof->outcome.sent_ms >= renewal->answered_ms &&
-         proof->term == renewal->term;
+/* Returns the latest renewal that |proof| proves. NULL: it proves none. */
+static const el_renewal *proven_by(const el_session *session,
+                                   const el_session_event *proof) {
+  for (int i = 0; i < EL_SESSION_RENEWALS; i++) {
+    const el_renewal *renewal = &session->renewals[i];
+    if (renewal->answered_ms != 0 &&
+        proof->outcome.sent_ms >= renewal->answered_ms &&
+        proof->term == renewal->term) {
+      return renewal;
+    }
+  }
+  return NULL;
 }
 
 /* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
@@ -140,10 +146,7 @@ static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
 
 static void on_proof(el_session *session, const el_session_event *event,
                      int64_t now_ms) {
-  const el_renewal *proven = proves(event, &session->latest) ? &session->latest
-                             : proves(event, &session->previous)
-                                 ? &session->previous
-                                 : NULL;
+  const el_renewal *proven = proven_by(session, event);
   if (proven != NULL && event->outcome.sent_ms > session->proven_ms) {
     session->proven_ms = event->outcome.sent_ms;
     session->proven_rev = event->rev;
@@ -151,8 +154,8 @@ static void on_proof(el_session *session, const el_session_event *event,
   if (proven == NULL) {
     /* The answer proves no keepalive, normally because its raft term differs. The lease can be
      * proven only after the new leader has renewed it, so the next keepalive is sent early. */
-    int64_t soonest = session->latest.sent_ms + REPROVE_MS;
-    if (session->renewing_since == 0 && session->renew_at > soonest) {
+    int64_t soonest = session->renewals[0].sent_ms + REPROVE_MS;
+    if (session->keepalives == 0 && session->renew_at > soonest) {
       session->renew_at = soonest > now_ms ? soonest : now_ms;
     }
   } else if (deadline_of(proven) > session->hold_deadline &&
@@ -162,8 +165,9 @@ static void on_proof(el_session *session, const el_session_event *event,
 }
 
 static void read_key(el_session *session, el_session_actions *out) {
-  session->must_read = session->holds > 0 && session->reads == READS_MAX;
-  if (session->holds > 0 && session->reads < READS_MAX) {
+  session->must_read =
+      session->holds > 0 && session->reads == EL_SESSION_READS_MAX;
+  if (session->holds > 0 && session->reads < EL_SESSION_READS_MAX) {
     session->reads++;
     session->read_at = 0;
     push(out, EL_SESSION_READ_KEY);
@@ -180,7 +184,7 @@ static void on_holds_changed(el_session *session, const el_session_event *event,
   if (event->holds == 0) {
     session->read_at = 0;
   } else if (is_first &&
-             deadline_of(&session->latest) > session->hold_deadline) {
+             deadline_of(&session->renewals[0]) > session->hold_deadline) {
     read_key(session, out);
   }
 }
@@ -213,7 +217,8 @@ static void end_session(el_session *session, el_session_end end,
  * may have given that answer.) The end is early if the TTL in the latest answer is not over. */
 static void lose_lease(el_session *session, int64_t now_ms,
                        el_session_actions *out) {
-  bool is_early = now_ms < session->latest.sent_ms + session->latest.ttl_ms +
+  bool is_early = now_ms < session->renewals[0].sent_ms +
+                               session->renewals[0].ttl_ms +
                                session->lock_delay_ms;
   end_session(session, is_early ? EL_SESSION_END_EARLY : EL_SESSION_END_EXPIRED,
               out);
@@ -227,23 +232,38 @@ static void abandon(el_session *session, int64_t now_ms,
   lose_lease(session, now_ms, out);
 }
 
+/* Tells whether the round trips of a keepalive and of the read that proves it take longer than the
+ * time between two keepalives. Then the next keepalive does not wait for the answer to the last
+ * one. Otherwise one lost packet could delay a proof for so long that the hold ends. */
+static bool is_distant(const el_session *session, int64_t ttl_ms) {
+  return PROOF_ANSWERS * session->round_trip_ms > ttl_ms / RENEW_DIVISOR_MAX;
+}
+
+/* Returns the time between two keepalives. */
+static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
+  return is_distant(session, ttl_ms)
+             ? ttl_ms / DISTANT_DIVISOR
+             : clamp(ttl_ms - ELECTION_MS - ANSWER_TIMES * session->answer_ms,
+                     ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
+}
+
 /* The TTL in |event| is never less than requested: etcd/lease.c refuses such an answer. */
 static void record_renewal(el_session *session, const el_session_event *event,
                            int64_t now_ms) {
   int64_t ttl_ms = event->ttl_ms - session->lock_delay_ms;
-  session->previous = session->latest;
-  session->latest = (el_renewal){.sent_ms = event->outcome.sent_ms,
-                                 .answered_ms = now_ms,
-                                 .ttl_ms = ttl_ms,
-                                 .term = event->term};
+  memmove(session->renewals + 1, session->renewals,
+          sizeof session->renewals - sizeof *session->renewals);
+  session->renewals[0] = (el_renewal){.sent_ms = event->outcome.sent_ms,
+                                      .answered_ms = now_ms,
+                                      .ttl_ms = ttl_ms,
+                                      .term = event->term};
   session->failures = 0;
-  session->renewing_since = 0;
   session->unanswered = 0;
-  session->renew_at =
-      event->outcome.sent_ms +
-      clamp(ttl_ms - ELECTION_MS - ANSWER_TIMES * session->answer_ms,
-            ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
-  if (session->latest.sent_ms < session->confirm_ms) session->renew_at = now_ms;
+  if (session->keepalives == 0) {
+    session->renew_at = event->outcome.sent_ms + interval_ms(session, ttl_ms);
+    if (event->outcome.sent_ms < session->confirm_ms)
+      session->renew_at = now_ms;
+  }
 }
 
 static void on_needed(el_session *session, int64_t now_ms,
@@ -267,8 +287,8 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
     session->state = EL_SESSION_ALIVE;
     session->id = event->id;
     record_renewal(session, event, now_ms);
-    session->latest.is_grant = true;
-    session->ttl_ms = session->latest.ttl_ms;
+    session->renewals[0].is_grant = true;
+    session->ttl_ms = session->renewals[0].ttl_ms;
     push(out, EL_SESSION_REPORT_READY);
     return;
   }
@@ -285,11 +305,14 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
+/* The answers come in the order of the keepalives. If the stream breaks, it is an answer to all. */
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {
+  session->keepalives = event->outcome.is_done ? session->keepalives - 1 : 0;
+  memmove(session->keepalives_ms, session->keepalives_ms + 1,
+          sizeof session->keepalives_ms - sizeof *session->keepalives_ms);
   if (!event->outcome.is_done) {
-    session->renewing_since = 0;
     session->renew_at = el_retry_next(&event->outcome, now_ms,
                                       &session->failures, session->salt);
   } else if (event->ttl_ms == 0) {
@@ -313,7 +336,7 @@ static int64_t answer_limit_ms(const el_session *session) {
 
 static void on_confirm(el_session *session, int64_t now_ms) {
   session->confirm_ms = now_ms;
-  if (session->renewing_since == 0 && session->failures == 0)
+  if (session->keepalives == 0 && session->failures == 0)
     session->renew_at = now_ms;
 }
 
@@ -354,6 +377,12 @@ static void on_unused(el_session *session, int64_t now_ms,
 
 /* ---- time ---- */
 
+static bool may_renew(const el_session *session) {
+  return session->keepalives == 0 ||
+         (session->keepalives < EL_SESSION_KEEPALIVES_MAX &&
+          is_distant(session, session->ttl_ms));
+}
+
 static void on_timer(el_session *session, int64_t now_ms,
                      el_session_actions *out) {
   int64_t limit_ms = answer_limit_ms(session);
@@ -366,15 +395,16 @@ static void on_timer(el_session *session, int64_t now_ms,
     push(out, EL_SESSION_SEND_REVOKE)->id = session->id;
   }
   if (session->state != EL_SESSION_ALIVE) return;
-  if (session->renewing_since != 0 &&
-      now_ms >= session->renewing_since + limit_ms) {
+  if (session->keepalives > 0 &&
+      now_ms >= session->keepalives_ms[0] + limit_ms) {
     push(out, EL_SESSION_RESET_STREAM);
     session->unanswered++;
-    session->renewing_since = 0;
+    session->keepalives = 0;
     session->renew_at = now_ms;
   }
-  if (session->renewing_since == 0 && now_ms >= session->renew_at) {
-    session->renewing_since = now_ms;
+  if (now_ms >= session->renew_at && may_renew(session)) {
+    session->keepalives_ms[session->keepalives++] = now_ms;
+    session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
     push(out, EL_SESSION_SEND_KEEPALIVE);
   }
   if (session->read_at != 0 && now_ms >= session->read_at) {
@@ -436,10 +466,10 @@ static int64_t next_wake(const el_session *session, int64_t now_ms) {
       session->state == EL_SESSION_REVOKING) {
     take_earlier(&wake_at, session->renew_at);
   } else if (session->state == EL_SESSION_ALIVE) {
-    take_earlier(&wake_at,
-                 session->renewing_since != 0
-                     ? session->renewing_since + answer_limit_ms(session)
-                     : session->renew_at);
+    if (session->keepalives > 0)
+      take_earlier(&wake_at,
+                   session->keepalives_ms[0] + answer_limit_ms(session));
+    if (may_renew(session)) take_earlier(&wake_at, session->renew_at);
     take_earlier(&wake_at, session->read_at);
     take_earlier(&wake_at, session->audit_at);
     take_earlier(&wake_at, session->hold_deadline);

@@ -14,8 +14,9 @@
  * answer and is answered in the same raft term. It shows that the leader that renewed the lease was
  * still the leader then. If the terms differ, the session renews the lease again. So every TTL/3 a
  * session sends one keepalive and, while it has holds, one linearizable read of one held key. If
- * the TTL is under 6 s, it sends them more often, so that a hold outlives an election. The requests
- * of each acquisition are such proofs, too.
+ * the TTL is under 6 s, it sends them more often, so that a hold outlives an election. On a network
+ * whose round trip is long for the TTL, it sends them before the last ones are answered, so that a
+ * hold outlives a lost packet. The requests of each acquisition are such proofs, too.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
@@ -143,6 +144,17 @@ typedef enum el_session_end {
   EL_SESSION_END_LEFT_TO_EXPIRE
 } el_session_end;
 
+enum {
+  /* How many keepalives may be in flight on a distant network, see is_distant, and how many reads.
+   * etcd handles the keepalives of a stream one after the other, so on a slow disk each would wait
+   * for the one before it. */
+  EL_SESSION_KEEPALIVES_MAX = 3,
+  EL_SESSION_READS_MAX = 3,
+  /* A read proves the keepalive that was answered before it was sent. Until its own answer comes,
+   * more keepalives may be answered. */
+  EL_SESSION_RENEWALS = EL_SESSION_READS_MAX + 1
+};
+
 /* EL_SESSION_FRESH_PROOF_MS is how long a proof counts as fresh (el_session_proven_rev). */
 enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
 
@@ -165,10 +177,13 @@ typedef struct el_session {
   int64_t proven_rev;
   int64_t wake_at; /* when to give ON_TIMER; 0: never */
 
-  int64_t answer_ms; /* how long an answer takes now; set by the caller */
-  el_renewal latest, previous; /* the two latest answered keepalives */
-  /* when the keepalive in flight was sent; 0: none is in flight */
-  int64_t renewing_since;
+  int64_t answer_ms;     /* how long an answer takes now; set by the caller */
+  int64_t round_trip_ms; /* of the network, or 0; set by the caller */
+  /* the last answered keepalives, the latest first */
+  el_renewal renewals[EL_SESSION_RENEWALS];
+  /* when the keepalives in flight were sent, the oldest first */
+  int64_t keepalives_ms[EL_SESSION_KEEPALIVES_MAX];
+  int keepalives; /* in flight */
   /* number of keepalives in a row that were not answered */
   int unanswered;
   /* when to send the next keepalive, grant or revoke */
