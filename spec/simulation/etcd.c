@@ -240,8 +240,8 @@ static void answer(task *it) {
 /* ---- a request in work ---- */
 
 /* Returns how long the disk delays a request that arrives now. A member handles nothing of raft
- * while it saves (etcdserver/raft.go): writes wait for the next save, all for the same one, and
- * reads for the end of this one, which may be a save of each member that they need. */
+ * while it saves (etcdserver/raft.go): writes wait for the next save, all for the same one. Reads
+ * wait for the end of this save, and of one on other members. */
 static int64_t disk_us(etcd *cluster, bool is_write) {
   int64_t now_us = world_now_us(), save_us = cluster->options.save_us;
   if (save_us == 0) return 0;
