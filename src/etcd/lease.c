@@ -242,9 +242,8 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   if (message != NULL) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
   }
-  /* A late answer to an earlier request must not count for the request that is awaited, because the
-   * hold deadline counts from the time at which the answered request was sent. The answers of a
-   * stream come in the order of its requests (v3rpc/lease.go). */
+  /* etcd answers the requests of a stream in their order (v3rpc/lease.go), so this is the answer to
+   * the oldest. An answer that nobody awaits is ignored. */
   if (ka->n_awaited == 0 || answer.id != ka->id) return;
   if (answer.err.code != EL_OK) {
     el_keepalive_reset(ka);
@@ -274,8 +273,7 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
   end_stream(ka, err);
 }
 
-/* Ends the awaited renewal with an error. The session sends it again, to the new member. etcd may
- * apply both: the hold deadline counts from the second. */
+/* Ends the awaited renewals with an error. The session then renews the lease at the new member. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_keepalive *ka = EL_CONTAINER_OF(listener, el_keepalive, listener);
   el_error err;

@@ -61,8 +61,8 @@ enum { EL_KEEPALIVES_MAX = 3 };
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
 /* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. If
- * the stream is not open, el_keepalive_send opens it. All renewals that await an answer must be of
- * the same lease, and fewer than EL_KEEPALIVES_MAX. @thread io */
+ * the stream is not open, el_keepalive_send opens it. Before the call, fewer than EL_KEEPALIVES_MAX
+ * renewals may await an answer, all of the same lease. @thread io */
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
 
 /* el_keepalive_reset closes the stream. |done| is not called for the renewals that await an answer.

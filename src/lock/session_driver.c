@@ -132,6 +132,9 @@ static void revoke(el_session_driver *driver) {
 
 /* ---- keepalive ---- */
 
+_Static_assert((int)EL_SESSION_KEEPALIVES_MAX <= (int)EL_KEEPALIVES_MAX,
+               "the stream allows all keepalives of a session");
+
 static void on_kept(void *arg, const el_lease_answer *answer) {
   el_session_driver *driver = arg;
   el_session_event event = event_of(EL_SESSION_ON_KEEPALIVE_ANSWER, answer);
@@ -287,8 +290,6 @@ static void carry_out(el_session_driver *driver,
       grant(driver);
       return;
     case EL_SESSION_SEND_KEEPALIVE:
-      _Static_assert((int)EL_SESSION_KEEPALIVES_MAX <= (int)EL_KEEPALIVES_MAX,
-                     "the stream allows all keepalives of a session");
       EL_COUNT(&driver->shared->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
                         el_session_lease_ms(&driver->session));

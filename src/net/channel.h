@@ -94,8 +94,9 @@ void el_channel_saw_term(el_channel *ch, uint64_t term);
  * @thread io */
 int64_t el_channel_answer_ms(const el_channel *ch);
 
-/* el_channel_round_trip_ms returns the round trip time to the member in use: of the network, because
- * it is the shortest that was measured. 0: it is not known. @thread io */
+/* el_channel_round_trip_ms returns the shortest time that an answer of any member has taken, or each
+ * round trip of a connection: so it is the time on the network, and little else. 0: it is not known.
+ * @thread io */
 int64_t el_channel_round_trip_ms(const el_channel *ch);
 
 /* el_channel_attempt_ms returns the timeout of one attempt of a call that need not end earlier.

@@ -135,7 +135,6 @@ void el_health_heard(el_health *health) {
 void el_health_moved(el_health *health) {
   health->left_until_ms = health->quiet_since_ms + el_health_limit_ms(health);
   health->moved_ms = health->quiet_since_ms = el_now_ms();
-  health->round_trip_ms = 0;
   if (!TAILQ_EMPTY(&health->pending)) {
     el_timers_set(health->timers, &health->timer, health->left_until_ms);
   }
@@ -148,12 +147,18 @@ void el_health_restart(el_health *health) {
   cancel_before(health, INT64_MAX);
 }
 
+static void note_round_trip(el_health *health, int64_t took_ms) {
+  if (took_ms < 1) took_ms = 1;
+  if (health->round_trip_ms == 0 || took_ms < health->round_trip_ms) {
+    health->round_trip_ms = took_ms;
+  }
+}
+
 void el_health_connected(el_health *health, int64_t took_ms) {
   health->is_measured = true;
-  health->round_trip_ms = took_ms / CONNECTION_DIVISOR;
-  if (health->round_trip_ms > health->slowest_ms) {
-    health->slowest_ms = health->round_trip_ms;
-  }
+  took_ms /= CONNECTION_DIVISOR;
+  if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
+  note_round_trip(health, took_ms);
   el_health_heard(health);
 }
 
@@ -163,12 +168,10 @@ static void note_answer(el_health *health, const el_health_call *call) {
   health->is_measured = health->is_answered = true;
   el_health_heard(health);
   took_ms = health->heard_ms - call->sent_ms;
+  note_round_trip(health, took_ms);
   if (!call->is_connected) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
-  if (health->round_trip_ms == 0 || took_ms < health->round_trip_ms) {
-    health->round_trip_ms = took_ms;
-  }
 }
 
 void el_health_call_ended(el_health *health, el_health_call *call,

@@ -232,11 +232,11 @@ static void abandon(el_session *session, int64_t now_ms,
   lose_lease(session, now_ms, out);
 }
 
-/* Tells whether the round trips of a keepalive and of the read that proves it take longer than the
- * time between two keepalives. Then the next keepalive does not wait for the answer to the last
- * one. Otherwise one lost packet could delay a proof for so long that the hold ends. */
+/* Tells whether two round trips, of a keepalive and of the read that proves it, take TTL/5 or
+ * longer. Then the next keepalive does not wait for the answer to the last one. Otherwise one lost
+ * packet could delay a proof for so long that the hold ends. */
 static bool is_distant(const el_session *session, int64_t ttl_ms) {
-  return PROOF_ANSWERS * session->round_trip_ms > ttl_ms / RENEW_DIVISOR_MAX;
+  return PROOF_ANSWERS * session->round_trip_ms >= ttl_ms / RENEW_DIVISOR_MAX;
 }
 
 /* Returns the time between two keepalives. */
@@ -251,8 +251,10 @@ static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
 static void record_renewal(el_session *session, const el_session_event *event,
                            int64_t now_ms) {
   int64_t ttl_ms = event->ttl_ms - session->lock_delay_ms;
-  memmove(session->renewals + 1, session->renewals,
-          sizeof session->renewals - sizeof *session->renewals);
+  if (!session->must_read) { /* else no read was sent after the last renewal */
+    memmove(session->renewals + 1, session->renewals,
+            sizeof session->renewals - sizeof *session->renewals);
+  }
   session->renewals[0] = (el_renewal){.sent_ms = event->outcome.sent_ms,
                                       .answered_ms = now_ms,
                                       .ttl_ms = ttl_ms,
@@ -305,7 +307,7 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* The answers come in the order of the keepalives. If the stream breaks, it is an answer to all. */
+/* The answers come in the order of the keepalives. If the stream breaks, the error answers all. */
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {

@@ -145,13 +145,13 @@ typedef enum el_session_end {
 } el_session_end;
 
 enum {
-  /* How many keepalives may be in flight on a distant network, see is_distant, and how many reads.
-   * etcd handles the keepalives of a stream one after the other, so on a slow disk each would wait
-   * for the one before it. */
+  /* How many keepalives may be in flight if the network is slow, and how many reads. If only etcd is
+   * slow, there is one keepalive in flight: etcd handles the keepalives of a stream one after the
+   * other, so each would wait for the one before it. */
   EL_SESSION_KEEPALIVES_MAX = 3,
   EL_SESSION_READS_MAX = 3,
-  /* A read proves the keepalive that was answered before it was sent. Until its own answer comes,
-   * more keepalives may be answered. */
+  /* A read proves the renewal that was answered before it was sent. Until its own answer comes, more
+   * reads may be sent, each after another renewal. */
   EL_SESSION_RENEWALS = EL_SESSION_READS_MAX + 1
 };
 
@@ -179,12 +179,13 @@ typedef struct el_session {
 
   int64_t answer_ms;     /* how long an answer takes now; set by the caller */
   int64_t round_trip_ms; /* of the network, or 0; set by the caller */
-  /* the last answered keepalives, the latest first */
+  /* the last answered keepalives after which a read was sent, the latest first; the first may be
+   * without a read */
   el_renewal renewals[EL_SESSION_RENEWALS];
   /* when the keepalives in flight were sent, the oldest first */
   int64_t keepalives_ms[EL_SESSION_KEEPALIVES_MAX];
   int keepalives; /* in flight */
-  /* number of keepalives in a row that were not answered */
+  /* how often in a row the stream was reset, because a keepalive was not answered */
   int unanswered;
   /* when to send the next keepalive, grant or revoke */
   int64_t renew_at;
