@@ -39,6 +39,27 @@ describe("a client", function()
     assert.is_true(lock:unlock())
   end)
 
+  -- Regression 232. A connection that only keepalives had used counted as one that had taken until
+  -- now to open. So a silent member was left only after twice the age of the connection.
+  it("leaves a silent member in time, although only keepalives have used its connection", function()
+    local second = Swallow.start(etcd:endpoint(2))
+    finally(function() second:stop() end)
+    local client = connect { endpoints = { silent:endpoint(), second:endpoint() }, ttl = 6 }
+    assert(client:lock "a"):unlock()
+    local function await_keepalive()
+      local before = client:stats().keepalives
+      wait.eventually(function() return client:stats().keepalives > before end)
+    end
+    await_keepalive()
+    silent:cut()
+    for _ = 1, 3 do await_keepalive() end
+    second:swallow()
+    -- Without a request, the member would be left after the next keepalive, which takes longer.
+    local lock, message = client:lock("a", { timeout = 3 })
+    assert.is_truthy(lock, message)
+    assert.is_true(second:forward() > 0, "nobody has asked it")
+  end)
+
   it("that only holds keeps its hold for longer than the TTL if its member falls silent", function()
     local lock = assert(connect { ttl = TIMEOUT }:lock "held")
     silent:swallow()

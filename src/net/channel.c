@@ -80,7 +80,7 @@ typedef struct member_state {
   socket_mutator *mutator;     /* the socket mutator of |grpc| */
   int dns_ms, connect_ms;      /* the time limits of its attempts to connect */
   int64_t created_ms;          /* by el_now_ms: when |grpc| was created */
-  int64_t connecting_since_ms; /* by el_now_ms; 0: the time it took is known */
+  int64_t connecting_since_ms; /* by el_now_ms; 0: it does not matter */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
   el_diagnosis *diagnosis;     /* under way; NULL: none */
@@ -598,7 +598,12 @@ bool el_channel_is_healthy(const el_channel *ch) {
 }
 
 void el_channel_call_started(el_channel *ch, el_health_call *call) {
-  el_health_call_started(&ch->health, call, el_channel_connecting_ms(ch) == 0);
+  bool is_ready = el_channel_is_connected(ch, ch->current);
+  if (is_ready && TAILQ_EMPTY(&ch->health.pending)) {
+    /* No call has waited for this connection, so it is unknown how long it took. */
+    ch->members[ch->current].connecting_since_ms = 0;
+  }
+  el_health_call_started(&ch->health, call, is_ready);
 }
 
 void el_channel_call_ended(el_channel *ch, el_health_call *call,
