@@ -91,6 +91,16 @@ it("a hold with a short TTL on a distant network outlives answers that come 1.55
   assert.equal("timeout", (select(3, lock:wait_lost(4))))
 end)
 
+-- Regression 233. The read that proves a keepalive was sent after the answer to the keepalive, so a
+-- proof took two answers.
+it("a hold outlives answers that take half of its TTL", function()
+  proxy:slow(1)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
+  local lock = assert(client:lock("a", { timeout = 30 }))
+  proxy:slow(2.4)
+  assert.equal("timeout", (select(3, lock:wait_lost(12))))
+end)
+
 -- Regression 192. Without a timeout, the first wait failed after 5 s although the client was about
 -- to connect.
 it("a wait without a timeout goes on if the first answers take longer than 5 s", function()

@@ -67,7 +67,7 @@ static void keep(el_auth *auth, fuzz_input *in) {
   el_keepalive *ka = el_keepalive_new(auth, on_kept, NULL);
   is_awaited = true;
   el_keepalive_send(ka, ID, TTL_MS);
-  while (in->left > 0) {
+  while (in->left > 0 && fuzz_n_streams < FUZZ_STREAMS_MAX) {
     el_bytes message = fuzz_part(in);
     fuzz_send(message);
     el_bytes_free(message);

@@ -56,6 +56,7 @@ static struct {
   address *addresses[ENDPOINTS_MAX + 1]; /* the members', the balancer's */
   mood mood;
   int n_members;
+  bool deposes;          /* the only troubles are leaders that are deposed */
   int mild_kind;         /* what happens in a mild history; 3: anything */
   int next_member;       /* the next to fail in a mild history */
   int weights[TROUBLES]; /* how often each happens, beside the others */
@@ -283,12 +284,25 @@ static void remove_detached(void) {
   }
 }
 
+/* A deposed leader whose disk hangs may confirm the renewal of leases that have ended (facts). */
+static void depose_leader(void) {
+  int leader = etcd_leader(history.cluster);
+  if (leader < 0) return;
+  if (world_chance(300)) {
+    make(TROUBLE_ELECTION);
+  } else {
+    etcd_cut_off(history.cluster, leader, soon(20000));
+  }
+}
+
 static void run_troubles(void *arg) {
   (void)arg;
   while (history.mood != MOOD_CALM && world_now_us() < history.until_us) {
     fiber_sleep(world_random(0, 2 * history.pause_us));
     if (history.mood == MOOD_MILD) {
       make_mild();
+    } else if (history.deposes) {
+      depose_leader();
     } else {
       make(history.mood == MOOD_DEAF    ? TROUBLE_DELETE
            : history.mood == MOOD_STOPS ? TROUBLE_STOP
@@ -378,6 +392,11 @@ static void draw_program(int id) {
     of->n_endpoints = 1;
     of->endpoints[0] = names[ENDPOINTS_MAX];
   }
+  if (history.deposes) {
+    of->ttl_ms = world_random(2, 6) * 1000;
+    of->n_endpoints = 1;
+    of->endpoints[0] = names[any_member()];
+  }
 }
 
 static void draw_behaviour(behaviour *to) {
@@ -393,6 +412,7 @@ static void draw_behaviour(behaviour *to) {
       .downgrading = some(300),
       .end_us = world_random(3, 30) * WORLD_S};
   if (history.mood == MOOD_DEAF || history.mood == MOOD_MILD) to->end_us *= 2;
+  if (history.deposes) to->hold_us = world_random(1000, 8000) * WORLD_MS;
   if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
   history.until_us = to->end_us;
   if (history.mood == MOOD_WILD && world_chance(300)) {
@@ -415,6 +435,8 @@ static void draw(void) {
                  : world_chance(150) ? MOOD_STOPS
                                      : MOOD_WILD;
   history.n_members = world_chance(500) ? 1 : ETCD_MEMBERS_MAX;
+  history.deposes =
+      history.mood == MOOD_WILD && history.n_members > 1 && world_chance(100);
   draw_options(&history.options);
   draw_behaviour(&programs_behave);
   draw_troubles();

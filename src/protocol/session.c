@@ -25,9 +25,9 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
-  /* The proof of the grant counts only if time for the next proof is left: for two answers, to a
-   * keepalive and to a read, but no more than TTL/2. */
-  PROOF_ANSWERS = 2,
+  /* If a packet is lost, TCP sends it again after one round trip. So the proof of the grant counts
+   * only if time for two round trips is left, but no more than TTL/2. */
+  LOSS_ANSWERS = 2,
   PROOF_DIVISOR = 2,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
@@ -68,9 +68,9 @@ bool el_session_is_proven(const el_session *session, int64_t now_ms) {
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
   bool is_fresh =
       session->state == EL_SESSION_ALIVE &&
-      now_ms < session->proven_ms + EL_SESSION_FRESH_PROOF_MS &&
+      now_ms < session->proof.sent_ms + EL_SESSION_FRESH_PROOF_MS &&
       now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
-  return is_fresh ? session->proven_rev : 0;
+  return is_fresh ? session->proof.rev : 0;
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -121,14 +121,25 @@ static void check_expiry(el_session *session, int64_t now_ms,
   }
 }
 
+/* Returns the time from which on a request must be sent to prove |renewal|: see session.h. */
+static int64_t provable_ms(const el_session *session, const el_renewal *renewal,
+                           int64_t now_ms) {
+  return el_session_is_proven(session, now_ms) ? renewal->sent_ms
+                                               : renewal->answered_ms;
+}
+
+/* Tells whether no read was sent yet that can prove the latest renewal. */
+static bool needs_read(const el_session *session, int64_t now_ms) {
+  return session->read_ms < provable_ms(session, &session->renewals[0], now_ms);
+}
+
 /* Returns the latest renewal that |proof| proves. NULL: it proves none. */
 static const el_renewal *proven_by(const el_session *session,
-                                   const el_session_event *proof) {
+                                   const el_proof *proof, int64_t now_ms) {
   for (int i = 0; i < EL_SESSION_RENEWALS; i++) {
     const el_renewal *renewal = &session->renewals[i];
-    if (renewal->answered_ms != 0 &&
-        proof->outcome.sent_ms >= renewal->answered_ms &&
-        proof->term == renewal->term) {
+    if (renewal->answered_ms != 0 && proof->term == renewal->term &&
+        proof->sent_ms >= provable_ms(session, renewal, now_ms)) {
       return renewal;
     }
   }
@@ -139,45 +150,54 @@ static const el_renewal *proven_by(const el_session *session,
  * little time for the next proof would be lost at once. This happens on a slow network or disk: the
  * grant was sent before the client had connected, which takes several round trips. */
 static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
-  return renewal->is_grant ? clamp(PROOF_ANSWERS * session->answer_ms, 0,
+  return renewal->is_grant ? clamp(LOSS_ANSWERS * session->answer_ms, 0,
                                    session->ttl_ms / PROOF_DIVISOR)
                            : 0;
 }
 
-static void on_proof(el_session *session, const el_session_event *event,
-                     int64_t now_ms) {
-  const el_renewal *proven = proven_by(session, event);
-  if (proven != NULL && event->outcome.sent_ms > session->proven_ms) {
-    session->proven_ms = event->outcome.sent_ms;
-    session->proven_rev = event->rev;
-  }
-  if (proven == NULL) {
-    /* The answer proves no keepalive, normally because its raft term differs. The lease can be
-     * proven only after the new leader has renewed it, so the next keepalive is sent early. */
-    int64_t soonest = session->renewals[0].sent_ms + REPROVE_MS;
-    if (session->keepalives == 0 && session->renew_at > soonest) {
-      session->renew_at = soonest > now_ms ? soonest : now_ms;
-    }
-  } else if (deadline_of(proven) > session->hold_deadline &&
-             deadline_of(proven) > now_ms + least_ms(session, proven)) {
-    session->hold_deadline = deadline_of(proven);
+static void prove(el_session *session, const el_renewal *renewal,
+                  int64_t now_ms) {
+  int64_t deadline = deadline_of(renewal);
+  if (deadline > session->hold_deadline &&
+      deadline > now_ms + least_ms(session, renewal)) {
+    session->hold_deadline = deadline;
   }
 }
 
-static void read_key(el_session *session, el_session_actions *out) {
-  session->must_read =
-      session->holds > 0 && session->reads == EL_SESSION_READS_MAX;
-  if (session->holds > 0 && session->reads < EL_SESSION_READS_MAX) {
-    session->reads++;
-    session->read_at = 0;
-    push(out, EL_SESSION_READ_KEY);
+/* Has the next keepalive sent early, because the answers for the last one do not prove it, normally
+ * because their raft terms differ: the lease can be proven only after the new leader has renewed
+ * it. */
+static void renew_early(el_session *session, int64_t now_ms) {
+  int64_t soonest = session->renewals[0].sent_ms + REPROVE_MS;
+  if (session->keepalives > 0 || session->renew_at <= soonest) return;
+  session->renew_at = soonest > now_ms ? soonest : now_ms;
+}
+
+static void on_proof(el_session *session, const el_session_event *event,
+                     int64_t now_ms) {
+  el_proof proof = {event->outcome.sent_ms, event->term, event->rev};
+  const el_renewal *proven = proven_by(session, &proof, now_ms);
+  if (proof.sent_ms > session->proof.sent_ms) session->proof = proof;
+  if (proven != NULL) {
+    prove(session, proven, now_ms);
+  } else {
+    renew_early(session, now_ms);
   }
+}
+
+static void read_key(el_session *session, int64_t now_ms,
+                     el_session_actions *out) {
+  if (session->holds == 0 || session->reads == EL_SESSION_READS_MAX) return;
+  session->reads++;
+  session->read_at = 0;
+  session->read_ms = now_ms;
+  push(out, EL_SESSION_READ_KEY);
 }
 
 /* On a slow network, a keepalive may be answered before there is a key to read. Then the read is
  * sent now, because the first proof is old. */
 static void on_holds_changed(el_session *session, const el_session_event *event,
-                             el_session_actions *out) {
+                             int64_t now_ms, el_session_actions *out) {
   bool is_first = session->holds == 0;
   session->holds = event->holds;
   session->held = event->held;
@@ -185,7 +205,7 @@ static void on_holds_changed(el_session *session, const el_session_event *event,
     session->read_at = 0;
   } else if (is_first &&
              deadline_of(&session->renewals[0]) > session->hold_deadline) {
-    read_key(session, out);
+    read_key(session, now_ms, out);
   }
 }
 
@@ -200,7 +220,8 @@ static void on_read_answer(el_session *session, const el_session_event *event,
   session->read_failures = 0;
   if (event->is_found) on_proof(session, event, now_ms);
   /* If this key is gone, the lease may be alive: read another key. */
-  if (!event->is_found || session->must_read) read_key(session, out);
+  if (!event->is_found || needs_read(session, now_ms))
+    read_key(session, now_ms, out);
 }
 
 /* ---- the lease ---- */
@@ -232,11 +253,11 @@ static void abandon(el_session *session, int64_t now_ms,
   lose_lease(session, now_ms, out);
 }
 
-/* Tells whether two round trips, of a keepalive and of the read that proves it, take TTL/5 or
- * longer. Then the next keepalive does not wait for the answer to the last one. Otherwise one lost
- * packet could delay a proof for so long that the hold ends. */
+/* Tells whether a proof after a lost packet takes TTL/5 or longer. Then the next keepalive does not
+ * wait for the answer to the last one. Otherwise lost packets could delay a proof for so long that
+ * the hold ends. */
 static bool is_distant(const el_session *session, int64_t ttl_ms) {
-  return PROOF_ANSWERS * session->round_trip_ms >= ttl_ms / RENEW_DIVISOR_MAX;
+  return LOSS_ANSWERS * session->round_trip_ms >= ttl_ms / RENEW_DIVISOR_MAX;
 }
 
 /* Returns the time between two keepalives. */
@@ -247,24 +268,24 @@ static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
                      ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
 }
 
-/* The TTL in |event| is never less than requested: etcd/lease.c refuses such an answer. */
+/* Records a keepalive, or the grant, that was sent at |sent_ms|. The TTL in |event| is never less than
+ * requested: etcd/lease.c refuses such an answer. */
 static void record_renewal(el_session *session, const el_session_event *event,
-                           int64_t now_ms) {
+                           int64_t sent_ms, int64_t now_ms) {
   int64_t ttl_ms = event->ttl_ms - session->lock_delay_ms;
-  if (!session->must_read) { /* else no read was sent after the last renewal */
+  if (session->reads < EL_SESSION_READS_MAX || !needs_read(session, now_ms)) {
     memmove(session->renewals + 1, session->renewals,
             sizeof session->renewals - sizeof *session->renewals);
   }
-  session->renewals[0] = (el_renewal){.sent_ms = event->outcome.sent_ms,
+  session->renewals[0] = (el_renewal){.sent_ms = sent_ms,
                                       .answered_ms = now_ms,
                                       .ttl_ms = ttl_ms,
                                       .term = event->term};
   session->failures = 0;
   session->unanswered = 0;
   if (session->keepalives == 0) {
-    session->renew_at = event->outcome.sent_ms + interval_ms(session, ttl_ms);
-    if (event->outcome.sent_ms < session->confirm_ms)
-      session->renew_at = now_ms;
+    session->renew_at = sent_ms + interval_ms(session, ttl_ms);
+    if (sent_ms < session->confirm_ms) session->renew_at = now_ms;
   }
 }
 
@@ -288,7 +309,7 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   if (event->outcome.is_done) {
     session->state = EL_SESSION_ALIVE;
     session->id = event->id;
-    record_renewal(session, event, now_ms);
+    record_renewal(session, event, event->outcome.sent_ms, now_ms);
     session->renewals[0].is_grant = true;
     session->ttl_ms = session->renewals[0].ttl_ms;
     push(out, EL_SESSION_REPORT_READY);
@@ -311,6 +332,7 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {
+  int64_t sent_ms = session->keepalives_ms[0];
   session->keepalives = event->outcome.is_done ? session->keepalives - 1 : 0;
   memmove(session->keepalives_ms, session->keepalives_ms + 1,
           sizeof session->keepalives_ms - sizeof *session->keepalives_ms);
@@ -322,8 +344,15 @@ static void on_keepalive_answer(el_session *session,
      * alive, and its keys would block other clients. */
     abandon(session, now_ms, out);
   } else {
-    record_renewal(session, event, now_ms);
-    read_key(session, out);
+    record_renewal(session, event, sent_ms, now_ms);
+    if (proven_by(session, &session->proof, now_ms) == &session->renewals[0]) {
+      prove(session, &session->renewals[0], now_ms);
+    } else if (needs_read(session, now_ms)) {
+      read_key(session, now_ms, out);
+    } else if (session->holds > 0 && session->reads == 0 &&
+               session->read_at == 0) {
+      renew_early(session, now_ms); /* its read was answered before */
+    }
   }
 }
 
@@ -408,10 +437,10 @@ static void on_timer(el_session *session, int64_t now_ms,
     session->keepalives_ms[session->keepalives++] = now_ms;
     session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
     push(out, EL_SESSION_SEND_KEEPALIVE);
-  }
-  if (session->read_at != 0 && now_ms >= session->read_at) {
+    read_key(session, now_ms, out);
+  } else if (session->read_at != 0 && now_ms >= session->read_at) {
     session->read_at = 0;
-    read_key(session, out);
+    read_key(session, now_ms, out);
   }
   if (session->audit_at != 0 && now_ms >= session->audit_at) {
     session->audit_at = 0;
@@ -507,7 +536,7 @@ void el_session_step(el_session *session, const el_session_event *event,
       if (session->state == EL_SESSION_ALIVE) lose_lease(session, now_ms, out);
       break;
     case EL_SESSION_ON_HOLDS_CHANGED:
-      on_holds_changed(session, event, out);
+      on_holds_changed(session, event, now_ms, out);
       break;
     case EL_SESSION_ON_CLOSE:
       on_close(session, now_ms, out);

@@ -10,13 +10,22 @@
  * keepalive alone proves nothing: in etcd before 3.4.31 and 3.5.13, a paused leader still answers
  * keepalives after it was deposed and the lease has expired (etcd issue 15247).
  *
- * A keepalive is proven by a linearizable read, or a write, that is sent after the keepalive's
- * answer and is answered in the same raft term. It shows that the leader that renewed the lease was
- * still the leader then. If the terms differ, the session renews the lease again. So every TTL/3 a
- * session sends one keepalive and, while it has holds, one linearizable read of one held key. If
- * the TTL is under 6 s, it sends them more often, so that a hold outlives an election. On a network
- * whose round trip is long for the TTL, it sends them before the last ones are answered, so that a
- * hold outlives a lost packet. The requests of each acquisition are such proofs, too.
+ * A keepalive is proven by a linearizable read, or a write, that finds a key of the lease, and is
+ * answered in the same raft term:
+ * - The first proof is a request that was sent after the keepalive's answer. It shows that the
+ *   leader that renewed the lease was still the leader then.
+ * - While the hold deadline has not passed, no leader has let the lease expire. Then it is enough
+ *   that the request was sent after the keepalive: it shows who was the leader after that time. That
+ *   leader, or a later one, has renewed the lease. Each later leader gives each lease its whole TTL
+ *   again when it is elected (lessor.go, Promote), except one of more than 5 minutes if etcd's
+ *   lease checkpoints are on.
+ * If the terms differ, the session renews the lease again.
+ *
+ * So every TTL/3 a session sends one keepalive and, while it has holds, one linearizable read of one
+ * held key, both at once. If the TTL is under 6 s, it sends them more often, so that a hold outlives
+ * an election. On a network whose round trip is long for the TTL, it sends them before the last ones
+ * are answered, so that a hold outlives lost packets. The requests of each acquisition are such
+ * proofs, too.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
@@ -123,6 +132,13 @@ typedef struct el_session_actions {
   el_session_action list[EL_SESSION_ACTIONS_MAX];
 } el_session_actions;
 
+/* el_proof is an answer of a quorum that has shown a key of the lease. */
+typedef struct el_proof {
+  int64_t sent_ms; /* el_now_ms when the request was sent */
+  uint64_t term;   /* raft term of the answer */
+  int64_t rev;     /* the store's revision */
+} el_proof;
+
 /* el_renewal is one answered keepalive. The grant counts as the first. Times are el_now_ms. */
 typedef struct el_renewal {
   int64_t sent_ms;
@@ -150,8 +166,8 @@ enum {
    * other, so each would wait for the one before it. */
   EL_SESSION_KEEPALIVES_MAX = 3,
   EL_SESSION_READS_MAX = 3,
-  /* A read proves the renewal that was answered before it was sent. Until its own answer comes, more
-   * reads may be sent, each after another renewal. */
+  /* While reads are in flight, more keepalives may be answered: the renewal that each read proves
+   * must be known, and the last one. */
   EL_SESSION_RENEWALS = EL_SESSION_READS_MAX + 1
 };
 
@@ -172,15 +188,13 @@ typedef struct el_session {
   int64_t ttl_ms; /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
-  int64_t proven_ms; /* when the request of the latest proof was sent */
-  /* the store's revision in the answer to that request */
-  int64_t proven_rev;
+  el_proof proof;  /* the one that was sent last */
   int64_t wake_at; /* when to give ON_TIMER; 0: never */
 
   int64_t answer_ms;     /* how long an answer takes now; set by the caller */
   int64_t round_trip_ms; /* of the network, or 0; set by the caller */
-  /* the last answered keepalives after which a read was sent, the latest first; the first may be
-   * without a read */
+  /* the last answered keepalives, the latest first; without those that none of EL_SESSION_READS_MAX
+   * reads in flight can prove */
   el_renewal renewals[EL_SESSION_RENEWALS];
   /* when the keepalives in flight were sent, the oldest first */
   int64_t keepalives_ms[EL_SESSION_KEEPALIVES_MAX];
@@ -189,10 +203,10 @@ typedef struct el_session {
   int unanswered;
   /* when to send the next keepalive, grant or revoke */
   int64_t renew_at;
-  /* when to read a key again; 0: after the next renewal */
+  /* when to read a key again; 0: with the next keepalive */
   int64_t read_at;
+  int64_t read_ms;       /* when the last read of a key was sent */
   uint8_t reads;         /* reads of a key in flight */
-  bool must_read : 1;    /* the next read waits for an answer to one of them */
   uint8_t read_failures; /* failed reads in a row */
   int holds;             /* keys that are held or about to be */
   int held;              /* keys that are held */
