@@ -1,7 +1,6 @@
 /* lease: etcd's leases: grant, revoke, time to live, and the keepalive stream. */
 #include "etcd/lease.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,9 +205,7 @@ struct el_keepalive {
   el_stream *st; /* NULL: opened by the next send */
   int64_t id;    /* the lease that was renewed last */
   int64_t ttl_s; /* the TTL that was requested for that lease */
-  /* when the renewals that await an answer were sent, the oldest first */
-  int64_t sent_ms[EL_KEEPALIVES_MAX];
-  int n_awaited;
+  int n_awaited; /* renewals that await an answer */
   el_lease_done done;
   void *arg;
   el_failover_listener listener;
@@ -229,7 +226,7 @@ static void read_renewal(const el_keepalive *ka,
 
 static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   el_keepalive *ka = arg;
-  el_lease_answer answer = {.sent_ms = ka->sent_ms[0]};
+  el_lease_answer answer = {0};
   Etcd__LeaseKeepAliveResponse *message =
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
   if (message == NULL || message->header == NULL || message->ttl > TTL_MAX_S) {
@@ -249,16 +246,13 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
     el_keepalive_reset(ka);
   } else {
     ka->n_awaited--;
-    memmove(ka->sent_ms, ka->sent_ms + 1,
-            sizeof ka->sent_ms - sizeof *ka->sent_ms);
   }
   ka->done(ka->arg, &answer);
 }
 
 /* Called when the stream has ended because of |err|: answers all renewals with |err|. */
 static void end_stream(el_keepalive *ka, const el_error *err) {
-  el_lease_answer answer = {
-      .err = *err, .sent_ms = ka->sent_ms[0], .id = ka->id};
+  el_lease_answer answer = {.err = *err, .id = ka->id};
   bool is_awaited = ka->n_awaited > 0;
   ka->st = NULL;
   ka->n_awaited = 0;
@@ -286,13 +280,13 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
   end_stream(ka, &err);
 }
 
-static void send_renewal(el_keepalive *ka, int i);
+static void send_renewal(el_keepalive *ka);
 
 static void on_token(el_token_wait *wait, const el_error *err) {
   el_keepalive *ka = EL_CONTAINER_OF(wait, el_keepalive, token);
   if (err->code == EL_OK) {
     for (int i = 0; i < ka->n_awaited; i++)
-      send_renewal(ka, i);
+      send_renewal(ka);
   } else {
     end_stream(ka, err);
   }
@@ -309,8 +303,7 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   return ka;
 }
 
-/* Sends the |i|th of the renewals that await an answer. */
-static void send_renewal(el_keepalive *ka, int i) {
+static void send_renewal(el_keepalive *ka) {
   static const el_stream_events events = {on_keepalive_message,
                                           on_keepalive_ended};
   Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
@@ -319,22 +312,19 @@ static void send_renewal(el_keepalive *ka, int i) {
     ka->st = el_stream_open(el_auth_channel(ka->auth),
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
   }
-  /* set again, because the renewal may have waited for a token */
-  ka->sent_ms[i] = el_now_ms();
   request.id = ka->id;
   el_stream_send(ka->st, bytes,
                  etcd__lease_keep_alive_request__pack(&request, bytes));
 }
 
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms) {
-  assert(ka->n_awaited < EL_KEEPALIVES_MAX);
   ka->id = id;
   ka->ttl_s = seconds_of(ttl_ms);
-  ka->sent_ms[ka->n_awaited++] = el_now_ms();
+  ka->n_awaited++;
   if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
     el_auth_await_token(ka->auth, &ka->token);
   } else {
-    send_renewal(ka, ka->n_awaited - 1);
+    send_renewal(ka);
   }
 }
 
@@ -351,9 +341,9 @@ bool el_keepalive_is_refused(const el_keepalive *ka) {
   return ka->st != NULL && el_stream_is_refused(ka->st);
 }
 
-void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause) {
+void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
+                            const el_error *cause) {
   el_stream *st = ka->st;
-  int64_t waited_ms = el_now_ms() - ka->sent_ms[0];
   el_auth_cancel_wait(ka->auth, &ka->token);
   ka->st = NULL;
   ka->n_awaited = 0;

@@ -10,7 +10,7 @@
 /* el_lease_answer is etcd's answer to a lease call or a keepalive. It is valid during the callback
  * only. */
 typedef struct el_lease_answer {
-  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id) */
+  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id; keepalive: not sent_ms) */
   el_error err;
   int64_t sent_ms; /* el_now_ms when the request was sent */
   int64_t id;      /* of the lease */
@@ -53,16 +53,13 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
 /* el_keepalive is a keepalive stream. If the stream breaks, the next renewal opens it again. */
 typedef struct el_keepalive el_keepalive;
 
-/* EL_KEEPALIVES_MAX is how many renewals of one stream may await an answer. */
-enum { EL_KEEPALIVES_MAX = 3 };
-
 /* el_keepalive_new prepares a keepalive stream. |done| is called with each answer. An error is the
  * answer to all renewals that await one, for example if the stream ends. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
 /* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. If
- * the stream is not open, el_keepalive_send opens it. Before the call, fewer than EL_KEEPALIVES_MAX
- * renewals may await an answer, all of the same lease. @thread io */
+ * the stream is not open, el_keepalive_send opens it. All renewals that await an answer must be of
+ * the same lease. @thread io */
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
 
 /* el_keepalive_reset closes the stream. |done| is not called for the renewals that await an answer.
@@ -73,10 +70,11 @@ void el_keepalive_reset(el_keepalive *ka);
  * streams. @thread io */
 bool el_keepalive_is_refused(const el_keepalive *ka);
 
-/* el_keepalive_fail_over is called when an answer has not come in time. It does the same as
- * el_keepalive_reset, and calls el_channel_fail_over with the stream's member and |cause|.
- * @thread io */
-void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause);
+/* el_keepalive_fail_over is called when an answer has not come for |waited_ms|, which is too long. It
+ * does the same as el_keepalive_reset, and calls el_channel_fail_over with the stream's member,
+ * |waited_ms| and |cause|. @thread io */
+void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
+                            const el_error *cause);
 
 /* el_keepalive_free closes the stream and frees |ka|. @thread io */
 void el_keepalive_free(el_keepalive *ka);

@@ -132,12 +132,10 @@ static void revoke(el_session_driver *driver) {
 
 /* ---- keepalive ---- */
 
-_Static_assert((int)EL_SESSION_KEEPALIVES_MAX <= (int)EL_KEEPALIVES_MAX,
-               "the stream allows all keepalives of a session");
-
 static void on_kept(void *arg, const el_lease_answer *answer) {
   el_session_driver *driver = arg;
   el_session_event event = event_of(EL_SESSION_ON_KEEPALIVE_ANSWER, answer);
+  event.outcome.sent_ms = driver->session.keepalives_ms[0];
   if (driver->is_stopping ||
       !el_request_queue_check_lease_answer(driver->shared->requests, answer)) {
     return;
@@ -146,9 +144,9 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   step(driver, &event);
 }
 
-/* Closes the keepalive stream, which has not answered in time. The next keepalive goes to another
+/* Closes the keepalive stream, which has not answered for |waited_ms|, which is too long. The next keepalive goes to another
  * member. */
-static void reset_keepalive(el_session_driver *driver) {
+static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
   el_error no_answer;
   el_error_set(&no_answer, EL_UNAVAILABLE, "etcd %s: %s",
                el_request_queue_address(driver->shared->requests),
@@ -157,7 +155,7 @@ static void reset_keepalive(el_session_driver *driver) {
                      "(--max-concurrent-streams)"
                    : "a keepalive was not answered in time");
   note_result(driver, &no_answer);
-  el_keepalive_fail_over(driver->keepalive, &no_answer);
+  el_keepalive_fail_over(driver->keepalive, waited_ms, &no_answer);
 }
 
 /* ---- audit ---- */
@@ -295,7 +293,7 @@ static void carry_out(el_session_driver *driver,
                         el_session_lease_ms(&driver->session));
       return;
     case EL_SESSION_RESET_STREAM:
-      reset_keepalive(driver);
+      reset_keepalive(driver, action->waited_ms);
       return;
     case EL_SESSION_READ_KEY:
       check_next_key(driver);

@@ -25,9 +25,9 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
-  /* If a packet is lost, TCP sends it again after one round trip. So the proof of the grant counts
-   * only if time for two round trips is left, but no more than TTL/2. */
-  LOSS_ANSWERS = 2,
+  /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The proof of the
+   * grant counts only if time for them is left (at most TTL/2). */
+  PROOF_ROUND_TRIPS = 2,
   PROOF_DIVISOR = 2,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
@@ -68,9 +68,9 @@ bool el_session_is_proven(const el_session *session, int64_t now_ms) {
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
   bool is_fresh =
       session->state == EL_SESSION_ALIVE &&
-      now_ms < session->proof.sent_ms + EL_SESSION_FRESH_PROOF_MS &&
+      now_ms < session->seen.sent_ms + EL_SESSION_FRESH_PROOF_MS &&
       now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
-  return is_fresh ? session->proof.rev : 0;
+  return is_fresh ? session->seen.rev : 0;
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -121,25 +121,26 @@ static void check_expiry(el_session *session, int64_t now_ms,
   }
 }
 
-/* Returns the time from which on a request must be sent to prove |renewal|: see session.h. */
-static int64_t provable_ms(const el_session *session, const el_renewal *renewal,
-                           int64_t now_ms) {
+/* Returns the earliest time at which a request that proves |renewal| was sent: see session.h. */
+static int64_t earliest_proof_ms(const el_session *session,
+                                 const el_renewal *renewal, int64_t now_ms) {
   return el_session_is_proven(session, now_ms) ? renewal->sent_ms
                                                : renewal->answered_ms;
 }
 
-/* Tells whether no read was sent yet that can prove the latest renewal. */
+/* Tells whether the latest renewal needs another read: no read sent so far can prove it. */
 static bool needs_read(const el_session *session, int64_t now_ms) {
-  return session->read_ms < provable_ms(session, &session->renewals[0], now_ms);
+  return session->read_ms <
+         earliest_proof_ms(session, &session->renewals[0], now_ms);
 }
 
 /* Returns the latest renewal that |proof| proves. NULL: it proves none. */
 static const el_renewal *proven_by(const el_session *session,
-                                   const el_proof *proof, int64_t now_ms) {
+                                   const el_sighting *proof, int64_t now_ms) {
   for (int i = 0; i < EL_SESSION_RENEWALS; i++) {
     const el_renewal *renewal = &session->renewals[i];
     if (renewal->answered_ms != 0 && proof->term == renewal->term &&
-        proof->sent_ms >= provable_ms(session, renewal, now_ms)) {
+        proof->sent_ms >= earliest_proof_ms(session, renewal, now_ms)) {
       return renewal;
     }
   }
@@ -150,13 +151,13 @@ static const el_renewal *proven_by(const el_session *session,
  * little time for the next proof would be lost at once. This happens on a slow network or disk: the
  * grant was sent before the client had connected, which takes several round trips. */
 static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
-  return renewal->is_grant ? clamp(LOSS_ANSWERS * session->answer_ms, 0,
+  return renewal->is_grant ? clamp(PROOF_ROUND_TRIPS * session->answer_ms, 0,
                                    session->ttl_ms / PROOF_DIVISOR)
                            : 0;
 }
 
-static void prove(el_session *session, const el_renewal *renewal,
-                  int64_t now_ms) {
+static void extend(el_session *session, const el_renewal *renewal,
+                   int64_t now_ms) {
   int64_t deadline = deadline_of(renewal);
   if (deadline > session->hold_deadline &&
       deadline > now_ms + least_ms(session, renewal)) {
@@ -175,11 +176,11 @@ static void renew_early(el_session *session, int64_t now_ms) {
 
 static void on_proof(el_session *session, const el_session_event *event,
                      int64_t now_ms) {
-  el_proof proof = {event->outcome.sent_ms, event->term, event->rev};
+  el_sighting proof = {event->outcome.sent_ms, event->term, event->rev};
   const el_renewal *proven = proven_by(session, &proof, now_ms);
-  if (proof.sent_ms > session->proof.sent_ms) session->proof = proof;
+  if (proof.sent_ms > session->seen.sent_ms) session->seen = proof;
   if (proven != NULL) {
-    prove(session, proven, now_ms);
+    extend(session, proven, now_ms);
   } else {
     renew_early(session, now_ms);
   }
@@ -257,7 +258,8 @@ static void abandon(el_session *session, int64_t now_ms,
  * wait for the answer to the last one. Otherwise lost packets could delay a proof for so long that
  * the hold ends. */
 static bool is_distant(const el_session *session, int64_t ttl_ms) {
-  return LOSS_ANSWERS * session->round_trip_ms >= ttl_ms / RENEW_DIVISOR_MAX;
+  return PROOF_ROUND_TRIPS * session->round_trip_ms >=
+         ttl_ms / RENEW_DIVISOR_MAX;
 }
 
 /* Returns the time between two keepalives. */
@@ -268,10 +270,10 @@ static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
                      ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
 }
 
-/* Records a keepalive, or the grant, that was sent at |sent_ms|. The TTL in |event| is never less than
- * requested: etcd/lease.c refuses such an answer. */
+/* The TTL in |event| is never less than requested: etcd/lease.c refuses such an answer. */
 static void record_renewal(el_session *session, const el_session_event *event,
-                           int64_t sent_ms, int64_t now_ms) {
+                           int64_t now_ms) {
+  int64_t sent_ms = event->outcome.sent_ms;
   int64_t ttl_ms = event->ttl_ms - session->lock_delay_ms;
   if (session->reads < EL_SESSION_READS_MAX || !needs_read(session, now_ms)) {
     memmove(session->renewals + 1, session->renewals,
@@ -309,7 +311,7 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   if (event->outcome.is_done) {
     session->state = EL_SESSION_ALIVE;
     session->id = event->id;
-    record_renewal(session, event, event->outcome.sent_ms, now_ms);
+    record_renewal(session, event, now_ms);
     session->renewals[0].is_grant = true;
     session->ttl_ms = session->renewals[0].ttl_ms;
     push(out, EL_SESSION_REPORT_READY);
@@ -332,7 +334,6 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {
-  int64_t sent_ms = session->keepalives_ms[0];
   session->keepalives = event->outcome.is_done ? session->keepalives - 1 : 0;
   memmove(session->keepalives_ms, session->keepalives_ms + 1,
           sizeof session->keepalives_ms - sizeof *session->keepalives_ms);
@@ -344,14 +345,14 @@ static void on_keepalive_answer(el_session *session,
      * alive, and its keys would block other clients. */
     abandon(session, now_ms, out);
   } else {
-    record_renewal(session, event, sent_ms, now_ms);
-    if (proven_by(session, &session->proof, now_ms) == &session->renewals[0]) {
-      prove(session, &session->renewals[0], now_ms);
+    record_renewal(session, event, now_ms);
+    if (proven_by(session, &session->seen, now_ms) == &session->renewals[0]) {
+      extend(session, &session->renewals[0], now_ms);
     } else if (needs_read(session, now_ms)) {
       read_key(session, now_ms, out);
     } else if (session->holds > 0 && session->reads == 0 &&
                session->read_at == 0) {
-      renew_early(session, now_ms); /* its read was answered before */
+      renew_early(session, now_ms); /* its read did not prove it */
     }
   }
 }
@@ -428,7 +429,8 @@ static void on_timer(el_session *session, int64_t now_ms,
   if (session->state != EL_SESSION_ALIVE) return;
   if (session->keepalives > 0 &&
       now_ms >= session->keepalives_ms[0] + limit_ms) {
-    push(out, EL_SESSION_RESET_STREAM);
+    push(out, EL_SESSION_RESET_STREAM)->waited_ms =
+        now_ms - session->keepalives_ms[0];
     session->unanswered++;
     session->keepalives = 0;
     session->renew_at = now_ms;

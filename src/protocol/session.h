@@ -12,13 +12,12 @@
  *
  * A keepalive is proven by a linearizable read, or a write, that finds a key of the lease, and is
  * answered in the same raft term:
- * - The first proof is a request that was sent after the keepalive's answer. It shows that the
- *   leader that renewed the lease was still the leader then.
- * - While the hold deadline has not passed, no leader has let the lease expire. Then it is enough
- *   that the request was sent after the keepalive: it shows who was the leader after that time. That
- *   leader, or a later one, has renewed the lease. Each later leader gives each lease its whole TTL
- *   again when it is elected (lessor.go, Promote), except one of more than 5 minutes if etcd's
- *   lease checkpoints are on.
+ * - If no hold is proven, the request must have been sent after the keepalive's answer. It shows that
+ *   the leader that renewed the lease was still the leader then.
+ * - Until the hold deadline, the lease cannot have expired. So the request need only be sent after the
+ *   keepalive was sent. If the leader was deposed before it renewed the lease, its successor was
+ *   elected after that time, and gave each lease its whole TTL (lessor.go, Promote). That is not so
+ *   for a lease of more than 5 minutes if etcd's lease checkpoints are on.
  * If the terms differ, the session renews the lease again.
  *
  * So every TTL/3 a session sends one keepalive and, while it has holds, one linearizable read of one
@@ -122,6 +121,8 @@ typedef struct el_session_action {
     EL_SESSION_REPORT_ENDED /* the session is over: |end| */
   } kind;
   int64_t id; /* send revoke: lease ID */
+  /* reset stream: for how long the oldest keepalive was not answered */
+  int64_t waited_ms;
 } el_session_action;
 
 enum { EL_SESSION_ACTIONS_MAX = 8 };
@@ -132,12 +133,12 @@ typedef struct el_session_actions {
   el_session_action list[EL_SESSION_ACTIONS_MAX];
 } el_session_actions;
 
-/* el_proof is an answer of a quorum that has shown a key of the lease. */
-typedef struct el_proof {
+/* el_sighting is an answer of a quorum that has shown a key of the lease. */
+typedef struct el_sighting {
   int64_t sent_ms; /* el_now_ms when the request was sent */
   uint64_t term;   /* raft term of the answer */
   int64_t rev;     /* the store's revision */
-} el_proof;
+} el_sighting;
 
 /* el_renewal is one answered keepalive. The grant counts as the first. Times are el_now_ms. */
 typedef struct el_renewal {
@@ -166,8 +167,7 @@ enum {
    * other, so each would wait for the one before it. */
   EL_SESSION_KEEPALIVES_MAX = 3,
   EL_SESSION_READS_MAX = 3,
-  /* While reads are in flight, more keepalives may be answered: the renewal that each read proves
-   * must be known, and the last one. */
+  /* Each read in flight may prove another renewal; one more is the latest. */
   EL_SESSION_RENEWALS = EL_SESSION_READS_MAX + 1
 };
 
@@ -188,13 +188,13 @@ typedef struct el_session {
   int64_t ttl_ms; /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
-  el_proof proof;  /* the one that was sent last */
-  int64_t wake_at; /* when to give ON_TIMER; 0: never */
+  el_sighting seen; /* the one whose request was sent last */
+  int64_t wake_at;  /* when to give ON_TIMER; 0: never */
 
   int64_t answer_ms;     /* how long an answer takes now; set by the caller */
   int64_t round_trip_ms; /* of the network, or 0; set by the caller */
-  /* the last answered keepalives, the latest first; without those that none of EL_SESSION_READS_MAX
-   * reads in flight can prove */
+  /* The last answered keepalives, the latest first. The next one overwrites the latest if
+   * EL_SESSION_READS_MAX reads are in flight, and none of them can prove it. */
   el_renewal renewals[EL_SESSION_RENEWALS];
   /* when the keepalives in flight were sent, the oldest first */
   int64_t keepalives_ms[EL_SESSION_KEEPALIVES_MAX];
@@ -244,8 +244,8 @@ void el_session_step(el_session *session, const el_session_event *event,
 /* el_session_is_proven tells whether holds on the lease are proven at |now_ms|. @thread any */
 bool el_session_is_proven(const el_session *session, int64_t now_ms);
 
-/* el_session_proven_rev returns the store's revision in the latest proof; 0: that proof is not
- * fresh at |now_ms|. A serializable read of this revision or a later one is enough to grant a
+/* el_session_proven_rev returns the store's revision in the answer that has shown a key of the lease
+ * last; 0: that answer is not fresh at |now_ms|, or the hold deadline is near. A serializable read of this revision or a later one is enough to grant a
  * waiter; otherwise the grant takes a linearizable read. @thread any */
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 
