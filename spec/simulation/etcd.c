@@ -11,7 +11,8 @@
 
 enum {
   TIMEOUT_US = 7000 * WORLD_MS, /* etcd's own limit for a request */
-  REQUEST_MAX = 1536 * 1024     /* bytes, for a write */
+  ELECTION_TIMEOUT_US = 1000 * WORLD_MS,
+  REQUEST_MAX = 1536 * 1024 /* bytes, for a write */
 };
 
 const failure etcd_no_leader = {STATUS_UNAVAILABLE, "etcdserver: no leader"};
@@ -442,6 +443,8 @@ void tasks_on_lost_leader(etcd *cluster) {
   }
 }
 
+/* A member that waits for a leader, to ask it about a lease, looks once in each election timeout
+ * (v3_server.go, waitLeader). */
 void tasks_wake(etcd *cluster) {
   for (task *it = cluster->first_task; it != NULL; it = it->next) {
     if (!is_request(it) || it->stage != STAGE_WAITING || it->is_lost ||
@@ -450,6 +453,8 @@ void tasks_wake(etcd *cluster) {
     }
     it->stage = STAGE_WORKING;
     it->due_us = world_now_us() + work_us(it);
+    if (it->route == ROUTE_LEADER)
+      it->due_us += world_random(0, ELECTION_TIMEOUT_US);
     set_timer(it);
   }
 }

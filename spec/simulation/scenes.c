@@ -20,7 +20,7 @@ enum {
   TTLS = 10,
   LOOK_US = 10 * WORLD_MS,
   SEEDS = 5,
-  BUSY_SEEDS = 40,
+  MANY_SEEDS = 40,
   STILL_US = 4000 * WORLD_MS
 };
 
@@ -29,7 +29,8 @@ typedef enum incident {
   INCIDENT_MUTE,   /* after one TTL the connections fall silent */
   INCIDENT_MEMBER, /* after one TTL the member in use hangs for ever */
   INCIDENT_LEADER, /* after one TTL the leader is lost */
-  INCIDENT_STILL   /* after one TTL the leader stands still for STILL_US */
+  INCIDENT_STILL,  /* after one TTL the leader stands still for STILL_US */
+  INCIDENT_SPLIT   /* within the second TTL a leader is lost, and votes split */
 } incident;
 
 typedef struct scene {
@@ -40,6 +41,7 @@ typedef struct scene {
   bool is_disk_busy;
   incident incident;
   bool is_busy;
+  bool has_long_ttl; /* twice TTL_MS */
 } scene;
 
 typedef struct outcome {
@@ -58,6 +60,8 @@ static struct {
 
 static const char *const names[ETCD_MEMBERS_MAX] = {
     "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"};
+
+static int ttl_ms(const scene *of) { return TTL_MS << of->has_long_ttl; }
 
 /* ---- the client ---- */
 
@@ -102,7 +106,7 @@ static void run_client(void *arg) {
       stage.scene.is_balanced ? 1 : (size_t)stage.scene.n_members;
   for (size_t i = 0; i < options.n_endpoints; i++)
     endpoints[i] = names[i];
-  options.plain.ttl_ms = TTL_MS;
+  options.plain.ttl_ms = ttl_ms(&stage.scene);
   options.plain.handoff = (el_handoff_limits){.holds = 32, .ms = 50};
   client = el_client_new(&options, &err);
   while (!stage.is_over && (end_us == 0 || world_now_us() < end_us)) {
@@ -111,7 +115,7 @@ static void run_client(void *arg) {
     if (lock == NULL) continue;
     if (end_us == 0) {
       stage.outcome->first_us = world_now_us();
-      end_us = world_now_us() + (int64_t)TTLS * TTL_MS * WORLD_MS;
+      end_us = world_now_us() + (int64_t)TTLS * ttl_ms(&stage.scene) * WORLD_MS;
     } else if (world_now_us() - from_us > stage.outcome->longest_us) {
       stage.outcome->longest_us = world_now_us() - from_us;
     }
@@ -133,7 +137,7 @@ static void make_incident(void *arg) {
   (void)arg;
   while (stage.outcome->first_us == 0 && !stage.is_over)
     fiber_sleep(LOOK_US);
-  fiber_sleep((int64_t)TTL_MS * WORLD_MS);
+  fiber_sleep((int64_t)ttl_ms(&stage.scene) * WORLD_MS);
   switch (stage.scene.incident) {
     case INCIDENT_MUTE:
       network_mute(&stage.process);
@@ -143,6 +147,10 @@ static void make_incident(void *arg) {
       return;
     case INCIDENT_LEADER:
       etcd_elect(stage.cluster, 1500 * WORLD_MS);
+      return;
+    case INCIDENT_SPLIT:
+      fiber_sleep(world_random(0, ttl_ms(&stage.scene)) * WORLD_MS);
+      etcd_elect(stage.cluster, 3500 * WORLD_MS);
       return;
     case INCIDENT_STILL:
       leader = etcd_leader(stage.cluster);
@@ -197,13 +205,16 @@ static outcome run(const scene *of, uint64_t seed) {
   return result;
 }
 
-static const char *const incidents[] = {"", "connections fall silent",
-                                        "a member hangs", "a leader is lost",
-                                        "the leader stands still"};
+static const char *const incidents[] = {"",
+                                        "connections fall silent",
+                                        "a member hangs",
+                                        "a leader is lost",
+                                        "the leader stands still",
+                                        "votes are split"};
 
 static void print_busy_row(const scene *of) {
   int64_t sum_us = 0, worst_us = 0;
-  for (uint64_t seed = 1; seed <= BUSY_SEEDS; seed++) {
+  for (uint64_t seed = 1; seed <= MANY_SEEDS; seed++) {
     int64_t longest_us = run(of, seed).longest_us;
     sum_us += longest_us;
     if (longest_us > worst_us) worst_us = longest_us;
@@ -211,14 +222,15 @@ static void print_busy_row(const scene *of) {
   printf(
       "%d  busy  rtt %4d ms  disk %3d ms  %-24s  longest wait %5.2f s (%.2f)\n",
       of->n_members, of->rtt_ms, of->disk_ms, incidents[of->incident],
-      (double)sum_us / BUSY_SEEDS / WORLD_S, (double)worst_us / WORLD_S);
+      (double)sum_us / MANY_SEEDS / WORLD_S, (double)worst_us / WORLD_S);
 }
 
 static void print_row(const scene *of) {
+  uint64_t n_seeds = of->incident == INCIDENT_SPLIT ? MANY_SEEDS : SEEDS;
   outcome sum = {0};
   int n_granted = 0;
   int64_t worst_us = 0;
-  for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+  for (uint64_t seed = 1; seed <= n_seeds; seed++) {
     outcome one = run(of, seed);
     n_granted += one.first_us != 0;
     sum.first_us += one.first_us;
@@ -226,10 +238,11 @@ static void print_row(const scene *of) {
     sum.n_lost += one.n_lost;
     if (one.first_us > worst_us) worst_us = one.first_us;
   }
-  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %-24s  ",
-         of->n_members, of->is_balanced ? " behind one address" : "",
-         of->rtt_ms, of->lost / 10.0, of->disk_ms,
-         of->is_disk_busy ? ", busy" : "", incidents[of->incident]);
+  printf(
+      "%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %s%-24s  ", of->n_members,
+      of->is_balanced ? " behind one address" : "", of->rtt_ms, of->lost / 10.0,
+      of->disk_ms, of->is_disk_busy ? ", busy" : "",
+      of->has_long_ttl ? "TTL twice as long  " : "", incidents[of->incident]);
   if (n_granted == 0) {
     printf("no lock\n");
     return;
@@ -237,7 +250,7 @@ static void print_row(const scene *of) {
   printf("first lock %5.1f s (%.1f)  held %5.1f %%  lost %.1f\n",
          (double)sum.first_us / n_granted / WORLD_S, (double)worst_us / WORLD_S,
          (double)sum.held_us * 100 /
-             ((double)n_granted * TTLS * TTL_MS * WORLD_MS),
+             ((double)n_granted * TTLS * ttl_ms(of) * WORLD_MS),
          (double)sum.n_lost / n_granted);
 }
 
@@ -267,6 +280,12 @@ static void for_each_scene(void (*show)(const scene *of, void *arg),
   }
   for (int i = 1; i <= INCIDENT_LEADER; i++) {
     show(&(scene){.n_members = 3, .is_balanced = true, .incident = (incident)i},
+         arg);
+  }
+  for (int is_long = 0; is_long <= 1; is_long++) {
+    show(&(scene){.n_members = 3,
+                  .incident = INCIDENT_SPLIT,
+                  .has_long_ttl = is_long != 0},
          arg);
   }
   for (int i = INCIDENT_MEMBER; i <= INCIDENT_STILL; i++) {
