@@ -124,14 +124,20 @@ static void check_expiry(el_session *session, int64_t now_ms,
 /* Returns the earliest time at which a request that proves |renewal| was sent: see session.h. */
 static int64_t earliest_proof_ms(const el_session *session,
                                  const el_renewal *renewal, int64_t now_ms) {
-  return el_session_is_proven(session, now_ms) ? renewal->sent_ms
-                                               : renewal->answered_ms;
+  return now_ms < session->alive_until ? renewal->sent_ms
+                                       : renewal->answered_ms;
 }
 
 /* Tells whether the latest renewal needs another read: no read sent so far can prove it. */
 static bool needs_read(const el_session *session, int64_t now_ms) {
   return session->read_ms <
          earliest_proof_ms(session, &session->renewals[0], now_ms);
+}
+
+/* Tells whether no read was sent with the last keepalive, which is in flight. */
+static bool is_unread(const el_session *session) {
+  return session->keepalives > 0 &&
+         session->read_ms < session->keepalives_ms[session->keepalives - 1];
 }
 
 /* Returns the latest renewal that |proof| proves. NULL: it proves none. */
@@ -159,6 +165,7 @@ static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
 static void extend(el_session *session, const el_renewal *renewal,
                    int64_t now_ms) {
   int64_t deadline = deadline_of(renewal);
+  if (deadline > session->alive_until) session->alive_until = deadline;
   if (deadline > session->hold_deadline &&
       deadline > now_ms + least_ms(session, renewal)) {
     session->hold_deadline = deadline;
@@ -221,7 +228,7 @@ static void on_read_answer(el_session *session, const el_session_event *event,
   session->read_failures = 0;
   if (event->is_found) on_proof(session, event, now_ms);
   /* If this key is gone, the lease may be alive: read another key. */
-  if (!event->is_found || needs_read(session, now_ms))
+  if (!event->is_found || needs_read(session, now_ms) || is_unread(session))
     read_key(session, now_ms, out);
 }
 
@@ -291,6 +298,13 @@ static void record_renewal(el_session *session, const el_session_event *event,
   }
 }
 
+static void send_keepalive(el_session *session, int64_t now_ms,
+                           el_session_actions *out) {
+  session->keepalives_ms[session->keepalives++] = now_ms;
+  session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
+  push(out, EL_SESSION_SEND_KEEPALIVE);
+}
+
 static void on_needed(el_session *session, int64_t now_ms,
                       el_session_actions *out) {
   session->state = EL_SESSION_GRANTING;
@@ -314,6 +328,9 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
     record_renewal(session, event, now_ms);
     session->renewals[0].is_grant = true;
     session->ttl_ms = session->renewals[0].ttl_ms;
+    session->alive_until = deadline_of(&session->renewals[0]);
+    /* before the first enqueue, which then proves this keepalive: the grant was slow */
+    if (now_ms >= session->renew_at) send_keepalive(session, now_ms, out);
     push(out, EL_SESSION_REPORT_READY);
     return;
   }
@@ -436,9 +453,7 @@ static void on_timer(el_session *session, int64_t now_ms,
     session->renew_at = now_ms;
   }
   if (now_ms >= session->renew_at && may_renew(session)) {
-    session->keepalives_ms[session->keepalives++] = now_ms;
-    session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
-    push(out, EL_SESSION_SEND_KEEPALIVE);
+    send_keepalive(session, now_ms, out);
     read_key(session, now_ms, out);
   } else if (session->read_at != 0 && now_ms >= session->read_at) {
     session->read_at = 0;

@@ -12,12 +12,13 @@
  *
  * A keepalive is proven by a linearizable read, or a write, that finds a key of the lease, and is
  * answered in the same raft term:
- * - If no hold is proven, the request must have been sent after the keepalive's answer. It shows that
- *   the leader that renewed the lease was still the leader then.
- * - Until the hold deadline, the lease cannot have expired. So the request need only be sent after the
- *   keepalive was sent. If the leader was deposed before it renewed the lease, its successor was
- *   elected after that time, and gave each lease its whole TTL (lessor.go, Promote). That is not so
- *   for a lease of more than 5 minutes if etcd's lease checkpoints are on.
+ * - As long as the last proof, or the grant, which a quorum has decided, shows that the lease cannot
+ *   have expired, the request need only be sent after the keepalive was sent. If the leader was
+ *   deposed before it renewed the lease, its successor was elected after that time, and gave each
+ *   lease its whole TTL (lessor.go, Promote). That is not so for a lease of more than 5 minutes if
+ *   etcd's lease checkpoints are on.
+ * - Later, the request must be sent after the keepalive's answer. It shows that the leader that
+ *   renewed the lease was still the leader then.
  * If the terms differ, the session renews the lease again.
  *
  * So every TTL/3 a session sends one keepalive and, while it has holds, one linearizable read of one
@@ -188,6 +189,8 @@ typedef struct el_session {
   int64_t ttl_ms; /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
+  /* no leader lets the lease expire before this; never earlier than |hold_deadline| */
+  int64_t alive_until;
   el_sighting seen; /* the one whose request was sent last */
   int64_t wake_at;  /* when to give ON_TIMER; 0: never */
 
