@@ -206,6 +206,8 @@ struct el_keepalive {
   int64_t id;    /* the lease that was renewed last */
   int64_t ttl_s; /* the TTL that was requested for that lease */
   int n_awaited; /* renewals that await an answer */
+  /* since the last answer, a stream was refused: see el_keepalive_is_refused */
+  bool was_refused;
   el_lease_done done;
   void *arg;
   el_failover_listener listener;
@@ -242,6 +244,7 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   /* etcd answers the requests of a stream in their order (v3rpc/lease.go), so this is the answer to
    * the oldest. An answer that nobody awaits is ignored. */
   if (ka->n_awaited == 0 || answer.id != ka->id) return;
+  ka->was_refused = false;
   if (answer.err.code != EL_OK) {
     el_keepalive_reset(ka);
   } else {
@@ -276,6 +279,7 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
   err.is_definite = false;
   err.is_retriable = true;
   err.has_other_member = el_channel_is_healthy(el_auth_channel(ka->auth));
+  ka->was_refused = el_keepalive_is_refused(ka);
   el_stream_close(ka->st);
   end_stream(ka, &err);
 }
@@ -338,12 +342,13 @@ void el_keepalive_reset(el_keepalive *ka) {
 }
 
 bool el_keepalive_is_refused(const el_keepalive *ka) {
-  return ka->st != NULL && el_stream_is_refused(ka->st);
+  return ka->was_refused || (ka->st != NULL && el_stream_is_refused(ka->st));
 }
 
 void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
                             const el_error *cause) {
   el_stream *st = ka->st;
+  ka->was_refused = el_keepalive_is_refused(ka);
   el_auth_cancel_wait(ka->auth, &ka->token);
   ka->st = NULL;
   ka->n_awaited = 0;

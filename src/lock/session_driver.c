@@ -41,7 +41,17 @@ struct el_session_driver {
 
 static void step(el_session_driver *driver, const el_session_event *event);
 
+/* If the server allows too few streams for the keepalives, that is why etcd gives no answer. */
 static void note_result(el_session_driver *driver, const el_error *err) {
+  el_error refused;
+  if (err->code == EL_UNAVAILABLE &&
+      el_keepalive_is_refused(driver->keepalive)) {
+    el_error_set(&refused, EL_UNAVAILABLE,
+                 "etcd %s: it allows too few streams on a connection "
+                 "(--max-concurrent-streams)",
+                 el_request_queue_address(driver->shared->requests));
+    err = &refused;
+  }
   if (err->code != EL_OK) {
     el_shared_set_proof_error(driver->shared, err);
   }
@@ -148,12 +158,9 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
  * member. */
 static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
   el_error no_answer;
-  el_error_set(&no_answer, EL_UNAVAILABLE, "etcd %s: %s",
-               el_request_queue_address(driver->shared->requests),
-               el_keepalive_is_refused(driver->keepalive)
-                   ? "it allows too few streams on a connection "
-                     "(--max-concurrent-streams)"
-                   : "a keepalive was not answered in time");
+  el_error_set(&no_answer, EL_UNAVAILABLE,
+               "etcd %s: a keepalive was not answered in time",
+               el_request_queue_address(driver->shared->requests));
   note_result(driver, &no_answer);
   el_keepalive_fail_over(driver->keepalive, waited_ms, &no_answer);
 }

@@ -42,6 +42,7 @@ struct el_stream {
   int n_pending; /* batches that have not completed */
   batch opened, answered, sent, received, ended;
   bool is_opened; /* the batch |opened| has completed */
+  bool was_ready; /* the connection was there before the stream */
   /* why gRPC core refused a batch, the first one; GRPC_CALL_OK: none was refused */
   grpc_call_error refusal;
   /* posted in place of the completion of the refused batch */
@@ -143,7 +144,8 @@ const char *el_stream_address(const el_stream *st) {
 /* On a connection, gRPC core sends the metadata of a stream at once. If it has not, as many streams
  * and calls are open as the server allows. */
 bool el_stream_is_refused(const el_stream *st) {
-  return !st->is_opened && el_channel_is_connected(st->ch, st->member);
+  return !st->is_opened &&
+         (st->was_ready || el_channel_is_connected(st->ch, st->member));
 }
 
 void el_stream_fail_over(el_stream *st, int64_t limit_ms,
@@ -236,6 +238,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   st->refused_command.run = on_refused;
   st->ch = ch;
   st->member = el_channel_member(ch);
+  st->was_ready = el_channel_is_connected(ch, st->member);
   st->events = *events;
   st->arg = arg;
   st->opened = (batch){{on_opened}, st};

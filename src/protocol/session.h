@@ -189,7 +189,7 @@ typedef struct el_session {
   int64_t ttl_ms; /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
-  /* no leader lets the lease expire before this; never earlier than |hold_deadline| */
+  /* no leader lets the lease expire before this (see above); never earlier than |hold_deadline| */
   int64_t alive_until;
   el_sighting seen; /* the one whose request was sent last */
   int64_t wake_at;  /* when to give ON_TIMER; 0: never */
