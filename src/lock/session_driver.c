@@ -154,8 +154,8 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   step(driver, &event);
 }
 
-/* Closes the keepalive stream, which has not answered for |waited_ms|, which is too long. The next keepalive goes to another
- * member. */
+/* Closes the keepalive stream, which has not answered for |waited_ms|, which is too long. The next
+ * keepalive goes to another member. */
 static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
   el_error no_answer;
   el_error_set(&no_answer, EL_UNAVAILABLE,
