@@ -452,18 +452,16 @@ static void on_key_checked(el_checked_key *key, bool is_found,
 }
 
 void el_client_session_settle_proving(el_client_session *session) {
-  el_entry_signal signal;
+  bool is_proven;
   int64_t renewed_ms;
   el_entry_driver *driver, *next;
   if (TAILQ_EMPTY(&session->proving)) return;
-  signal = el_session_driver_is_proven(session->driver, el_now_ms())
-               ? EL_ENTRY_ON_LEASE_PROVEN
-               : EL_ENTRY_ON_LEASE_UNPROVEN;
+  is_proven = el_session_driver_is_proven(session->driver, el_now_ms());
   renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
   for (driver = TAILQ_FIRST(&session->proving); driver != NULL; driver = next) {
     next = TAILQ_NEXT(driver, proving_link);
     if (driver->entry.state == EL_ENTRY_PROVING) {
-      el_entry_driver_signal(driver, signal);
+      if (is_proven) el_entry_driver_signal(driver, EL_ENTRY_ON_LEASE_PROVEN);
     } else if (renewed_ms >= driver->entry.confirm_ms) {
       el_entry_driver_signal(driver, EL_ENTRY_ON_LEASE_CONFIRMED);
     }

@@ -90,9 +90,8 @@ void el_entry_driver_expedite(el_entry_driver *driver);
  * @thread io */
 void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end);
 
-/* el_client_session_settle_proving tells the PROVING entries of |session| whether its lease is
- * proven now. It also tells the CONFIRMING entries if the lease was alive after their keys were
- * gone. @thread io */
+/* el_client_session_settle_proving tells the PROVING entries of |session| if its lease is proven
+ * now, and the CONFIRMING entries if it was alive after their keys were gone. @thread io */
 void el_client_session_settle_proving(el_client_session *session);
 
 /* el_entry_driver_watch_size returns the bytes of one watch, for benchmarks. @thread any */

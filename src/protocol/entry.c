@@ -238,10 +238,10 @@ static void report_proof(const el_entry_answer *answer, el_entry_actions *out) {
 /* |answer| shows our key and no older key that blocks it. The lock is granted when the session has
  * proven that its lease is alive. */
 static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
-                              el_entry_actions *out) {
+                              int64_t now_ms, el_entry_actions *out) {
   unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
-  entry->is_fresh = true;
+  entry->seen_ms = now_ms;
   entry->failures = 0;
   entry->wake_at = 0;
   if (!answer->is_serializable) report_proof(answer, out);
@@ -282,7 +282,7 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_answer *answer,
     report_proof(answer, out);
     wait_for_predecessor(entry, answer, now_ms, out);
   } else {
-    on_first_in_queue(entry, answer, out);
+    on_first_in_queue(entry, answer, now_ms, out);
   }
 }
 
@@ -309,7 +309,7 @@ static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
              (answer->own.rev != 0 && answer->own.lease != entry->lease)) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (answer->own.rev != 0 && !answer->is_truncated) {
-    on_first_in_queue(entry, answer, out);
+    on_first_in_queue(entry, answer, now_ms, out);
   } else if (entry->bound_rev == 1) {
     entry->bound_rev = answer->walk.rev + 1;
     send_try(entry, out);
@@ -349,7 +349,7 @@ static void on_queue_read(el_entry *entry, const el_entry_answer *answer,
     entry->must_reread = false;
     send_read(entry, out, false);
   } else if (answer->predecessor.rev == 0) {
-    on_first_in_queue(entry, answer, out);
+    on_first_in_queue(entry, answer, now_ms, out);
   } else if (el_queue_keys_are_equal(&answer->predecessor,
                                      &entry->predecessor)) {
     set_n_blockers(entry, answer);
@@ -599,12 +599,12 @@ void el_entry_key_changed(el_entry *entry, int64_t rev, el_key_change change,
 static void on_lease_proven(el_entry *entry, int64_t now_ms,
                             el_entry_actions *out) {
   if (entry->state != EL_ENTRY_PROVING) return;
-  if (entry->is_fresh) {
+  if (now_ms < entry->seen_ms + EL_SESSION_FRESH_PROOF_MS) {
     entry->state = EL_ENTRY_HELD;
     entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
     push(out, EL_ENTRY_REPORT_GRANTED)->key.rev = entry->rev;
   } else {
-    /* Time has passed since the answer that showed our key first: read again. */
+    /* An admin may have deleted our key since: read again. */
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
     send_read(entry, out, false);
@@ -744,11 +744,8 @@ void el_entry_step(el_entry *entry, el_entry_signal signal, int64_t now_ms,
     case EL_ENTRY_ON_LEASE_PROVEN:
       on_lease_proven(entry, now_ms, out);
       return;
-    case EL_ENTRY_ON_LEASE_UNPROVEN:
-      entry->is_fresh = false;
-      return;
     case EL_ENTRY_ON_KEY_SEEN:
-      entry->is_fresh = true;
+      entry->seen_ms = now_ms;
       return;
     case EL_ENTRY_ON_EXPIRED:
       on_expired(entry, now_ms, out);

@@ -110,8 +110,6 @@ typedef enum el_entry_signal {
   EL_ENTRY_ON_RELEASE,       /* release the hold, or give up the wait */
   EL_ENTRY_ON_WATCH_REFUSED, /* the user may not watch the key */
   EL_ENTRY_ON_LEASE_PROVEN,  /* PROVING: the session has proven its lease */
-  /* PROVING: the session cannot prove its lease yet */
-  EL_ENTRY_ON_LEASE_UNPROVEN,
   /* PROVING: a lease check has just found our key; no older key can have come since */
   EL_ENTRY_ON_KEY_SEEN,
   EL_ENTRY_ON_EXPIRED, /* the hold deadline has passed */
@@ -229,9 +227,6 @@ typedef struct el_entry {
   bool is_wanted : 1;            /* a caller waits or holds */
   /* the caller does not wait for other clients */
   bool is_try : 1;
-  /* PROVING: the answer that showed our key has just come; false: the key must be read again
-   * before the grant */
-  bool is_fresh : 1;
   bool is_watching : 1;      /* a watch is open or being opened */
   bool must_reread : 1;      /* an event came during a read: read again */
   bool has_asked_holder : 1; /* a periodic read was sent during this wait */
@@ -253,6 +248,7 @@ typedef struct el_entry {
   int32_t lock_delay_ms;
   int64_t lease;            /* ID of the session's lease */
   int64_t wake_at;          /* when to give ON_TIMER; 0: never */
+  int64_t seen_ms;          /* PROVING: when an answer showed our key last */
   int64_t confirm_ms;       /* CONFIRMING: when this state began */
   int64_t bound_rev;        /* TRYING: as in the action */
   int64_t rev;              /* create_revision of our key, 0 if unknown */

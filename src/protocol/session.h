@@ -172,7 +172,8 @@ enum {
   EL_SESSION_RENEWALS = EL_SESSION_READS_MAX + 1
 };
 
-/* EL_SESSION_FRESH_PROOF_MS is how long a proof counts as fresh (el_session_proven_rev). */
+/* EL_SESSION_FRESH_PROOF_MS is how long an answer that has shown a key counts as fresh: afterwards
+ * the key is read again before a grant, because an admin may have deleted it. */
 enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
 
 /* el_session is the state machine of one session. Times are el_now_ms. */
