@@ -92,12 +92,12 @@ it("a hold with a short TTL on a distant network outlives answers that come 1.55
 end)
 
 -- Regression 233. The read that proves a keepalive was sent after the answer to the keepalive, so a
--- proof took two answers.
-it("a hold outlives answers that take half of its TTL", function()
+-- proof took two answers. 234. The next keepalive was sent after the answer to the last one.
+it("a hold outlives answers that take two thirds of its TTL", function()
   proxy:slow(1)
   local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
   local lock = assert(client:lock("a", { timeout = 30 }))
-  proxy:slow(2.4)
+  proxy:slow(3.3)
   assert.equal("timeout", (select(3, lock:wait_lost(12))))
 end)
 

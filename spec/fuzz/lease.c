@@ -65,15 +65,16 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
 /* Sends the messages of the input on a keepalive stream. Some arrive while no answer is awaited. */
 static void keep(el_auth *auth, fuzz_input *in) {
   el_keepalive *ka = el_keepalive_new(auth, on_kept, NULL);
+  int64_t sent_ms = 0;
   is_awaited = true;
-  el_keepalive_send(ka, ID, TTL_MS);
+  el_keepalive_send(ka, ID, TTL_MS, ++sent_ms);
   while (in->left > 0 && fuzz_n_streams < FUZZ_STREAMS_MAX) {
     el_bytes message = fuzz_part(in);
     fuzz_send(message);
     el_bytes_free(message);
     if (!is_awaited && fuzz_number(in, 2) == 0) {
       is_awaited = true;
-      el_keepalive_send(ka, ID, TTL_MS);
+      el_keepalive_send(ka, ID, TTL_MS, ++sent_ms);
     }
   }
   el_keepalive_free(ka);

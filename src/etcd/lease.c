@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -198,28 +199,59 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
       on_ttl_answer, call);
 }
 
-/* ---- the keepalive stream ---- */
+/* ---- the keepalives ---- */
+
+/* A keepalive stream, with at most one renewal in flight: etcd handles the renewals of a stream one
+ * after the other (v3rpc/lease.go), so a second one would wait for the first. */
+typedef struct renewal_stream {
+  el_keepalive *ka;
+  el_stream *st;   /* NULL: opened when there is a token */
+  int64_t sent_ms; /* of the renewal that awaits its answer; 0: none does */
+  TAILQ_ENTRY(renewal_stream) link;
+} renewal_stream;
 
 struct el_keepalive {
   el_auth *auth;
-  el_stream *st; /* NULL: opened by the next send */
+  /* first those that await nothing, then the others in the order of their renewals */
+  TAILQ_HEAD(renewal_streams, renewal_stream) streams;
   int64_t id;    /* the lease that was renewed last */
   int64_t ttl_s; /* the TTL that was requested for that lease */
-  int n_awaited; /* renewals that await an answer */
   /* since the last answer, a stream was refused: see el_keepalive_is_refused */
   bool was_refused;
   el_lease_done done;
   void *arg;
   el_failover_listener listener;
-  el_token_wait token; /* waits until the stream may be opened */
+  el_token_wait token; /* waits until a stream may be opened */
 };
 
-static void read_renewal(const el_keepalive *ka,
+/* Forgets |it|, whose stream is closed, or has ended. */
+static void forget(renewal_stream *it) {
+  TAILQ_REMOVE(&it->ka->streams, it, link);
+  free(it);
+}
+
+static void close_stream(renewal_stream *it) {
+  if (it->st != NULL) el_stream_close(it->st);
+  forget(it);
+}
+
+/* Answers all renewals with |err|. */
+static void fail_all(el_keepalive *ka, const el_error *err) {
+  const renewal_stream *last = TAILQ_LAST(&ka->streams, renewal_streams);
+  el_lease_answer answer = {
+      .err = *err, .sent_ms = last->sent_ms, .id = ka->id};
+  el_keepalive_reset(ka);
+  if (answer.sent_ms != 0) {
+    ka->done(ka->arg, &answer);
+  }
+}
+
+static void read_renewal(const renewal_stream *it,
                          const Etcd__LeaseKeepAliveResponse *message,
                          el_lease_answer *to) {
   bool is_gone = message->ttl <= 0;
-  if (is_gone ||
-      is_enough(&to->err, el_stream_address(ka->st), message->ttl, ka->ttl_s)) {
+  if (is_gone || is_enough(&to->err, el_stream_address(it->st), message->ttl,
+                           it->ka->ttl_s)) {
     to->ttl_ms = is_gone ? 0 : message->ttl * 1000;
     to->term = message->header->raft_term;
     to->cluster_id = message->header->cluster_id;
@@ -227,78 +259,91 @@ static void read_renewal(const el_keepalive *ka,
 }
 
 static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
-  el_keepalive *ka = arg;
-  el_lease_answer answer = {0};
+  renewal_stream *it = arg;
+  el_keepalive *ka = it->ka;
+  el_lease_answer answer = {.sent_ms = it->sent_ms};
   Etcd__LeaseKeepAliveResponse *message =
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
   if (message == NULL || message->header == NULL || message->ttl > TTL_MAX_S) {
-    unreadable(&answer.err, el_stream_address(ka->st), "LeaseKeepAlive");
+    unreadable(&answer.err, el_stream_address(it->st), "LeaseKeepAlive");
     answer.id = ka->id;
   } else {
     answer.id = message->id;
-    read_renewal(ka, message, &answer);
+    read_renewal(it, message, &answer);
   }
   if (message != NULL) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
   }
-  /* etcd answers the requests of a stream in their order (v3rpc/lease.go), so this is the answer to
-   * the oldest. An answer that nobody awaits is ignored. */
-  if (ka->n_awaited == 0 || answer.id != ka->id) return;
+  /* an answer that nobody awaits is ignored */
+  if (it->sent_ms == 0 || answer.id != ka->id) return;
   ka->was_refused = false;
   if (answer.err.code != EL_OK) {
-    el_keepalive_reset(ka);
-  } else {
-    ka->n_awaited--;
+    fail_all(ka, &answer.err);
+    return;
   }
+  it->sent_ms = 0;
+  TAILQ_REMOVE(&ka->streams, it, link);
+  TAILQ_INSERT_HEAD(&ka->streams, it, link);
   ka->done(ka->arg, &answer);
 }
 
-/* Called when the stream has ended because of |err|: answers all renewals with |err|. */
-static void end_stream(el_keepalive *ka, const el_error *err) {
-  el_lease_answer answer = {.err = *err, .id = ka->id};
-  bool is_awaited = ka->n_awaited > 0;
-  ka->st = NULL;
-  ka->n_awaited = 0;
-  if (is_awaited) {
-    ka->done(ka->arg, &answer);
-  }
-}
-
 static void on_keepalive_ended(void *arg, const el_error *err) {
-  el_keepalive *ka = arg;
+  renewal_stream *it = arg;
+  el_keepalive *ka = it->ka;
+  bool was_awaited = it->sent_ms != 0;
   el_auth_report(ka->auth, err);
-  end_stream(ka, err);
+  it->st = NULL;
+  if (was_awaited) {
+    fail_all(ka, err);
+  } else {
+    forget(it);
+  }
 }
 
 /* Ends the awaited renewals with an error. The session then renews the lease at the new member. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_keepalive *ka = EL_CONTAINER_OF(listener, el_keepalive, listener);
   el_error err;
-  if (ka->st == NULL) return;
+  if (TAILQ_EMPTY(&ka->streams) || TAILQ_FIRST(&ka->streams)->st == NULL)
+    return;
   el_error_set(&err, EL_UNAVAILABLE, "%s", cause->text);
   err.is_definite = false;
   err.is_retriable = true;
   err.has_other_member = el_channel_is_healthy(el_auth_channel(ka->auth));
   ka->was_refused = el_keepalive_is_refused(ka);
-  el_stream_close(ka->st);
-  end_stream(ka, &err);
+  fail_all(ka, &err);
 }
 
-static void send_renewal(el_keepalive *ka);
+static void send_renewal(renewal_stream *it) {
+  static const el_stream_events events = {on_keepalive_message,
+                                          on_keepalive_ended};
+  Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
+  uint8_t bytes[16];
+  if (it->st == NULL) {
+    it->st = el_stream_open(el_auth_channel(it->ka->auth),
+                            "/etcdserverpb.Lease/LeaseKeepAlive", &events, it);
+  }
+  request.id = it->ka->id;
+  el_stream_send(it->st, bytes,
+                 etcd__lease_keep_alive_request__pack(&request, bytes));
+}
 
 static void on_token(el_token_wait *wait, const el_error *err) {
   el_keepalive *ka = EL_CONTAINER_OF(wait, el_keepalive, token);
-  if (err->code == EL_OK) {
-    for (int i = 0; i < ka->n_awaited; i++)
-      send_renewal(ka);
-  } else {
-    end_stream(ka, err);
+  renewal_stream *it;
+  if (err->code != EL_OK) {
+    fail_all(ka, err);
+    return;
+  }
+  TAILQ_FOREACH(it, &ka->streams, link) {
+    if (it->st == NULL) send_renewal(it);
   }
 }
 
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   el_keepalive *ka = el_alloc(sizeof *ka);
   ka->auth = auth;
+  TAILQ_INIT(&ka->streams);
   ka->done = done;
   ka->arg = arg;
   ka->listener.on_failover = on_failover;
@@ -307,51 +352,62 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   return ka;
 }
 
-static void send_renewal(el_keepalive *ka) {
-  static const el_stream_events events = {on_keepalive_message,
-                                          on_keepalive_ended};
-  Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
-  uint8_t bytes[16];
-  if (ka->st == NULL) {
-    ka->st = el_stream_open(el_auth_channel(ka->auth),
-                            "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
+/* Returns the stream for the next renewal, as the last one of the list. If no renewal is in flight,
+ * one stream is enough. */
+static renewal_stream *take_stream(el_keepalive *ka) {
+  renewal_stream *it = TAILQ_FIRST(&ka->streams);
+  while (it != NULL && TAILQ_NEXT(it, link) != NULL &&
+         TAILQ_LAST(&ka->streams, renewal_streams)->sent_ms == 0) {
+    close_stream(TAILQ_LAST(&ka->streams, renewal_streams));
   }
-  request.id = ka->id;
-  el_stream_send(ka->st, bytes,
-                 etcd__lease_keep_alive_request__pack(&request, bytes));
+  if (it == NULL || it->sent_ms != 0) {
+    it = el_alloc(sizeof *it);
+    it->ka = ka;
+  } else {
+    TAILQ_REMOVE(&ka->streams, it, link);
+  }
+  TAILQ_INSERT_TAIL(&ka->streams, it, link);
+  return it;
 }
 
-void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms) {
+void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
+                       int64_t now_ms) {
+  renewal_stream *it = take_stream(ka);
   ka->id = id;
   ka->ttl_s = seconds_of(ttl_ms);
-  ka->n_awaited++;
-  if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
+  it->sent_ms = now_ms;
+  if (it->st == NULL && !el_auth_is_ready(ka->auth)) {
     el_auth_await_token(ka->auth, &ka->token);
   } else {
-    send_renewal(ka);
+    send_renewal(it);
   }
 }
 
 void el_keepalive_reset(el_keepalive *ka) {
   el_auth_cancel_wait(ka->auth, &ka->token);
-  if (ka->st != NULL) {
-    el_stream_close(ka->st);
+  while (!TAILQ_EMPTY(&ka->streams)) {
+    close_stream(TAILQ_FIRST(&ka->streams));
   }
-  ka->st = NULL;
-  ka->n_awaited = 0;
 }
 
 bool el_keepalive_is_refused(const el_keepalive *ka) {
-  return ka->was_refused || (ka->st != NULL && el_stream_is_refused(ka->st));
+  const renewal_stream *it;
+  TAILQ_FOREACH(it, &ka->streams, link) {
+    if (it->st != NULL && el_stream_is_refused(it->st)) return true;
+  }
+  return ka->was_refused;
 }
 
 void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
                             const el_error *cause) {
-  el_stream *st = ka->st;
+  renewal_stream *first = TAILQ_FIRST(&ka->streams);
+  el_stream *st = NULL;
   ka->was_refused = el_keepalive_is_refused(ka);
-  el_auth_cancel_wait(ka->auth, &ka->token);
-  ka->st = NULL;
-  ka->n_awaited = 0;
+  if (first != NULL) {
+    st = first->st;
+    first->st = NULL;
+  }
+  el_keepalive_reset(ka);
   if (st != NULL) {
     el_stream_fail_over(st, waited_ms, cause);
   }

@@ -50,19 +50,21 @@ typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
                            void *arg);
 
-/* el_keepalive is a keepalive stream. If the stream breaks, the next renewal opens it again. */
+/* el_keepalive renews leases. It has one keepalive stream, and more as long as renewals are sent before
+ * the last ones are answered. A stream that has ended is opened again when needed. */
 typedef struct el_keepalive el_keepalive;
 
-/* el_keepalive_new prepares a keepalive stream. |done| is called with each answer. An error is the
- * answer to all renewals that await one, for example if the stream ends. @thread io */
+/* el_keepalive_new prepares renewals. |done| is called with each answer. An error is the answer to all renewals that await
+ * one, for example if a stream ends. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
-/* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. If
- * the stream is not open, el_keepalive_send opens it. All renewals that await an answer must be of
- * the same lease. @thread io */
-void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
+/* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. Its
+ * answer has |now_ms| as its sent_ms. All renewals that await an answer must be of the same lease.
+ * @thread io */
+void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
+                       int64_t now_ms);
 
-/* el_keepalive_reset closes the stream. |done| is not called for the renewals that await an answer.
+/* el_keepalive_reset closes the streams. |done| is not called for the renewals that await an answer.
  * @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
@@ -71,12 +73,12 @@ void el_keepalive_reset(el_keepalive *ka);
 bool el_keepalive_is_refused(const el_keepalive *ka);
 
 /* el_keepalive_fail_over is called when an answer has not come for |waited_ms|, which is too long. It
- * does the same as el_keepalive_reset, and calls el_channel_fail_over with the stream's member,
+ * does the same as el_keepalive_reset, and calls el_channel_fail_over with the member of that stream,
  * |waited_ms| and |cause|. @thread io */
 void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
                             const el_error *cause);
 
-/* el_keepalive_free closes the stream and frees |ka|. @thread io */
+/* el_keepalive_free closes the streams and frees |ka|. @thread io */
 void el_keepalive_free(el_keepalive *ka);
 
 #endif

@@ -323,11 +323,15 @@ static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
   bool is_held = entry->state == EL_ENTRY_HELD;
-  /* also if it reads again before its grant (no predecessor): if a proof takes long, the hold needs
-   * the next one soon after it has begun */
+  /* Also before the grant: if a proof takes long, the hold needs the next one soon after it has begun.
+   * While a put is in flight, one key is enough. */
   bool is_listed =
       is_entry_proving || is_held ||
-      (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0);
+      (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0) ||
+      ((entry->state == EL_ENTRY_ENQUEUING ||
+        entry->state == EL_ENTRY_TRYING) &&
+       !el_session_driver_has_other_key(driver->session->driver,
+                                        &driver->checked_key));
   note_proving(driver, is_entry_proving || entry->state == EL_ENTRY_CONFIRMING);
   if (is_listed) {
     driver->checked_key.rev = entry->rev;

@@ -145,7 +145,6 @@ static void revoke(el_session_driver *driver) {
 static void on_kept(void *arg, const el_lease_answer *answer) {
   el_session_driver *driver = arg;
   el_session_event event = event_of(EL_SESSION_ON_KEEPALIVE_ANSWER, answer);
-  event.outcome.sent_ms = driver->session.keepalives_ms[0];
   if (driver->is_stopping ||
       !el_request_queue_check_lease_answer(driver->shared->requests, answer)) {
     return;
@@ -154,8 +153,8 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   step(driver, &event);
 }
 
-/* Closes the keepalive stream, which has not answered for |waited_ms|, which is too long. The next
- * keepalive goes to another member. */
+/* Closes the keepalive streams, because a keepalive was not answered for |waited_ms|, which is too
+ * long. The next one goes to another member. */
 static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
   el_error no_answer;
   el_error_set(&no_answer, EL_UNAVAILABLE,
@@ -197,7 +196,7 @@ typedef struct lease_check {
   el_session_driver *driver;
   unsigned generation;
   el_keys keys; /* the keys of the entry that is read */
-  int64_t rev;  /* create_revision of these keys */
+  int64_t rev;  /* create_revision of these keys; 0: their put is in flight */
 } lease_check;
 
 static const el_entry_action READ_CHECK = {.kind = EL_ENTRY_SEND_REQUEST,
@@ -223,9 +222,13 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
   bool is_there;
   el_lock_txn_read(&check->keys, &READ_CHECK, answer, &seen);
   event.outcome = seen.outcome;
-  is_there =
-      event.outcome.is_done && seen.own.rev == check->rev && !seen.is_partial;
+  is_there = event.outcome.is_done && !seen.is_partial && seen.own.rev != 0 &&
+             (seen.own.rev == check->rev || check->rev == 0);
   event.is_found = is_there && seen.own.lease == check->keys.lease;
+  if (check->rev == 0 && !event.is_found) {
+    event.outcome.is_done = false; /* the put may come later */
+    event.outcome.is_retriable = true;
+  }
   key = event.outcome.is_done ? find_checked(check) : NULL;
   if (key != NULL) {
     key->on_checked(key, event.is_found, is_there && !event.is_found);
@@ -297,9 +300,9 @@ static void carry_out(el_session_driver *driver,
     case EL_SESSION_SEND_KEEPALIVE:
       EL_COUNT(&driver->shared->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
-                        el_session_lease_ms(&driver->session));
+                        el_session_lease_ms(&driver->session), action->sent_ms);
       return;
-    case EL_SESSION_RESET_STREAM:
+    case EL_SESSION_RESET_KEEPALIVES:
       reset_keepalive(driver, action->waited_ms);
       return;
     case EL_SESSION_READ_KEY:
@@ -346,8 +349,6 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   note_stall(driver);
   driver->session.answer_ms =
       el_channel_answer_ms(el_auth_channel(driver->shared->auth));
-  driver->session.round_trip_ms =
-      el_channel_round_trip_ms(el_auth_channel(driver->shared->auth));
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.hold_deadline > before) {
     el_shared_clear_proof_error(driver->shared);
@@ -436,6 +437,11 @@ void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key,
   if (is_listed(key)) return;
   TAILQ_INSERT_TAIL(&driver->keys, key, link);
   driver->n_keys++;
+}
+
+bool el_session_driver_has_other_key(const el_session_driver *driver,
+                                     const el_checked_key *key) {
+  return driver->n_keys > is_listed(key);
 }
 
 void el_session_driver_remove_key(el_session_driver *driver,

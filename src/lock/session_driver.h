@@ -41,7 +41,7 @@ struct el_checked_key {
    * the key attached to another lease or to none. */
   void (*on_checked)(el_checked_key *key, bool is_found, bool is_detached);
   const el_keys *keys;
-  int64_t rev;  /* create_revision of the key */
+  int64_t rev;  /* create_revision of the key; 0: its put is in flight */
   bool is_held; /* the key is listed and held */
   /* zero while the key is not listed */
   TAILQ_ENTRY(el_checked_key) link;
@@ -190,6 +190,10 @@ const el_error *el_session_driver_last_error(const el_session_driver *driver);
  * held by the key, and is lost with the lease. @thread io */
 void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key,
                                bool is_held);
+
+/* el_session_driver_has_other_key tells whether a key other than |key| is listed. @thread io */
+bool el_session_driver_has_other_key(const el_session_driver *driver,
+                                     const el_checked_key *key);
 
 /* el_session_driver_remove_key removes |key| from the list. If |key| is not listed, the function
  * does nothing. @thread io */

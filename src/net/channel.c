@@ -625,10 +625,6 @@ int64_t el_channel_answer_ms(const el_channel *ch) {
   return ch->health.slowest_ms;
 }
 
-int64_t el_channel_round_trip_ms(const el_channel *ch) {
-  return ch->health.round_trip_ms;
-}
-
 int64_t el_channel_attempt_ms(const el_channel *ch) {
   int64_t checked_ms = el_health_limit_ms(&ch->health) + ATTEMPT_MORE_MS;
   return checked_ms > EL_ATTEMPT_MS ? checked_ms : EL_ATTEMPT_MS;

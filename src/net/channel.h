@@ -94,11 +94,6 @@ void el_channel_saw_term(el_channel *ch, uint64_t term);
  * @thread io */
 int64_t el_channel_answer_ms(const el_channel *ch);
 
-/* el_channel_round_trip_ms returns the shortest time that an answer of any member has taken, or each
- * round trip of a connection: so it is the time on the network, and little else. 0: it is not known.
- * @thread io */
-int64_t el_channel_round_trip_ms(const el_channel *ch);
-
 /* el_channel_attempt_ms returns the timeout of one attempt of a call that need not end earlier.
  * @thread io */
 int64_t el_channel_attempt_ms(const el_channel *ch);

@@ -11,11 +11,12 @@ enum {
    * would be left by then, it is sent earlier, but not before TTL/5. Otherwise a hold would not
    * outlive the loss of the leader just before a keepalive: an election takes 1 s to 2 s (3 s if
    * the votes are split), and then the client has to find the new leader. On a slow network it is
-   * sent earlier, too, because the answer may be late, and on a distant one every TTL/10. */
+   * sent earlier, too, because the answer may be late, and every TTL/10 if an answer takes that
+   * long. */
   RENEW_DIVISOR = 3,
   ELECTION_MS = 4000,
   RENEW_DIVISOR_MAX = 5,
-  DISTANT_DIVISOR = 10,
+  SLOW_DIVISOR = 10,
   /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
    * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be slow.
    * It is at least ANSWER_TIMES what the slowest recent answer took: after a loss, TCP sends a
@@ -25,10 +26,11 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
-  /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The proof of the
-   * grant counts only if time for them is left (at most TTL/2). */
+  /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The first proof
+   * counts only if time for them is left: at most TTL/4, or TTL/2 if it proves only the grant. */
   PROOF_ROUND_TRIPS = 2,
-  PROOF_DIVISOR = 2,
+  GRANT_PROOF_DIVISOR = 2,
+  FIRST_PROOF_DIVISOR = 4,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
@@ -143,7 +145,7 @@ static bool is_unread(const el_session *session) {
 /* Returns the latest renewal that |proof| proves. NULL: it proves none. */
 static const el_renewal *proven_by(const el_session *session,
                                    const el_sighting *proof, int64_t now_ms) {
-  for (int i = 0; i < EL_SESSION_RENEWALS; i++) {
+  for (int i = 0; i < EL_SESSION_IN_FLIGHT_MAX; i++) {
     const el_renewal *renewal = &session->renewals[i];
     if (renewal->answered_ms != 0 && proof->term == renewal->term &&
         proof->sent_ms >= earliest_proof_ms(session, renewal, now_ms)) {
@@ -154,12 +156,13 @@ static const el_renewal *proven_by(const el_session *session,
 }
 
 /* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
- * little time for the next proof would be lost at once. This happens on a slow network or disk: the
- * grant was sent before the client had connected, which takes several round trips. */
+ * little time for the next proof would be lost at once, on a slow network or disk. The time is
+ * longest after the grant, which was sent before the client had connected. */
 static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
-  return renewal->is_grant ? clamp(PROOF_ROUND_TRIPS * session->answer_ms, 0,
-                                   session->ttl_ms / PROOF_DIVISOR)
-                           : 0;
+  if (session->hold_deadline != 0) return 0;
+  return clamp(PROOF_ROUND_TRIPS * session->answer_ms, 0,
+               session->ttl_ms / (renewal->is_grant ? GRANT_PROOF_DIVISOR
+                                                    : FIRST_PROOF_DIVISOR));
 }
 
 static void extend(el_session *session, const el_renewal *renewal,
@@ -195,26 +198,18 @@ static void on_proof(el_session *session, const el_session_event *event,
 
 static void read_key(el_session *session, int64_t now_ms,
                      el_session_actions *out) {
-  if (session->holds == 0 || session->reads == EL_SESSION_READS_MAX) return;
+  if (session->holds == 0 || session->reads == EL_SESSION_IN_FLIGHT_MAX) return;
   session->reads++;
   session->read_at = 0;
   session->read_ms = now_ms;
   push(out, EL_SESSION_READ_KEY);
 }
 
-/* On a slow network, a keepalive may be answered before there is a key to read. Then the read is
- * sent now, because the first proof is old. */
-static void on_holds_changed(el_session *session, const el_session_event *event,
-                             int64_t now_ms, el_session_actions *out) {
-  bool is_first = session->holds == 0;
+static void on_holds_changed(el_session *session,
+                             const el_session_event *event) {
   session->holds = event->holds;
   session->held = event->held;
-  if (event->holds == 0) {
-    session->read_at = 0;
-  } else if (is_first &&
-             deadline_of(&session->renewals[0]) > session->hold_deadline) {
-    read_key(session, now_ms, out);
-  }
+  if (event->holds == 0) session->read_at = 0;
 }
 
 static void on_read_answer(el_session *session, const el_session_event *event,
@@ -261,40 +256,41 @@ static void abandon(el_session *session, int64_t now_ms,
   lose_lease(session, now_ms, out);
 }
 
-/* Tells whether a proof after a lost packet takes TTL/5 or longer. Then the next keepalive does not
- * wait for the answer to the last one. Otherwise lost packets could delay a proof for so long that
- * the hold ends. */
-static bool is_distant(const el_session *session, int64_t ttl_ms) {
-  return PROOF_ROUND_TRIPS * session->round_trip_ms >=
-         ttl_ms / RENEW_DIVISOR_MAX;
-}
-
-/* Returns the time between two keepalives. */
+/* Returns the time between two keepalives. A keepalive does not wait for the answer to the last one:
+ * on a slow network or disk, it could then be so late that the hold ends. */
 static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
-  return is_distant(session, ttl_ms)
-             ? ttl_ms / DISTANT_DIVISOR
+  bool is_slow =
+      PROOF_ROUND_TRIPS * session->answer_ms >= ttl_ms / RENEW_DIVISOR_MAX;
+  return is_slow
+             ? ttl_ms / SLOW_DIVISOR
              : clamp(ttl_ms - ELECTION_MS - ANSWER_TIMES * session->answer_ms,
                      ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
 }
 
-/* The TTL in |event| is never less than requested: etcd/lease.c refuses such an answer. */
+/* Inserts an answered keepalive, or the grant, into the list of the last ones. The TTL in |event| is
+ * never less than requested: etcd/lease.c refuses such an answer. */
 static void record_renewal(el_session *session, const el_session_event *event,
                            int64_t now_ms) {
-  int64_t sent_ms = event->outcome.sent_ms;
-  int64_t ttl_ms = event->ttl_ms - session->lock_delay_ms;
-  if (session->reads < EL_SESSION_READS_MAX || !needs_read(session, now_ms)) {
-    memmove(session->renewals + 1, session->renewals,
-            sizeof session->renewals - sizeof *session->renewals);
+  const el_renewal *latest = &session->renewals[0];
+  el_renewal renewal = {.sent_ms = event->outcome.sent_ms,
+                        .answered_ms = now_ms,
+                        .ttl_ms = event->ttl_ms - session->lock_delay_ms,
+                        .term = event->term};
+  for (int i = 0; i < EL_SESSION_IN_FLIGHT_MAX; i++) {
+    el_renewal *at = &session->renewals[i];
+    if (renewal.sent_ms > at->sent_ms) {
+      el_renewal earlier = *at;
+      *at = renewal;
+      renewal = earlier;
+    }
   }
-  session->renewals[0] = (el_renewal){.sent_ms = sent_ms,
-                                      .answered_ms = now_ms,
-                                      .ttl_ms = ttl_ms,
-                                      .term = event->term};
   session->failures = 0;
   session->unanswered = 0;
   if (session->keepalives == 0) {
-    session->renew_at = sent_ms + interval_ms(session, ttl_ms);
-    if (sent_ms < session->confirm_ms) session->renew_at = now_ms;
+    session->renew_at =
+        latest->sent_ms < session->confirm_ms
+            ? now_ms
+            : latest->sent_ms + interval_ms(session, latest->ttl_ms);
   }
 }
 
@@ -302,7 +298,7 @@ static void send_keepalive(el_session *session, int64_t now_ms,
                            el_session_actions *out) {
   session->keepalives_ms[session->keepalives++] = now_ms;
   session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
-  push(out, EL_SESSION_SEND_KEEPALIVE);
+  push(out, EL_SESSION_SEND_KEEPALIVE)->sent_ms = now_ms;
 }
 
 static void on_needed(el_session *session, int64_t now_ms,
@@ -347,13 +343,22 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* The answers come in the order of the keepalives. If the stream breaks, the error answers all. */
+/* Awaits the keepalive that was sent at |sent_ms|, and the earlier ones, no more: if their answers
+ * still come, they tell less. */
+static void end_keepalives(el_session *session, int64_t sent_ms) {
+  int n = 0;
+  while (n < session->keepalives && session->keepalives_ms[n] <= sent_ms)
+    n++;
+  session->keepalives -= n;
+  memmove(session->keepalives_ms, session->keepalives_ms + n,
+          (size_t)session->keepalives * sizeof *session->keepalives_ms);
+}
+
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {
-  session->keepalives = event->outcome.is_done ? session->keepalives - 1 : 0;
-  memmove(session->keepalives_ms, session->keepalives_ms + 1,
-          sizeof session->keepalives_ms - sizeof *session->keepalives_ms);
+  const el_renewal *proven;
+  end_keepalives(session, event->outcome.sent_ms);
   if (!event->outcome.is_done) {
     session->renew_at = el_retry_next(&event->outcome, now_ms,
                                       &session->failures, session->salt);
@@ -363,9 +368,10 @@ static void on_keepalive_answer(el_session *session,
     abandon(session, now_ms, out);
   } else {
     record_renewal(session, event, now_ms);
-    if (proven_by(session, &session->seen, now_ms) == &session->renewals[0]) {
-      extend(session, &session->renewals[0], now_ms);
-    } else if (needs_read(session, now_ms)) {
+    proven = proven_by(session, &session->seen, now_ms);
+    if (proven != NULL) extend(session, proven, now_ms);
+    if (proven == &session->renewals[0]) return;
+    if (needs_read(session, now_ms)) {
       read_key(session, now_ms, out);
     } else if (session->holds > 0 && session->reads == 0 &&
                session->read_at == 0) {
@@ -427,9 +433,7 @@ static void on_unused(el_session *session, int64_t now_ms,
 /* ---- time ---- */
 
 static bool may_renew(const el_session *session) {
-  return session->keepalives == 0 ||
-         (session->keepalives < EL_SESSION_KEEPALIVES_MAX &&
-          is_distant(session, session->ttl_ms));
+  return session->keepalives < EL_SESSION_IN_FLIGHT_MAX;
 }
 
 static void on_timer(el_session *session, int64_t now_ms,
@@ -446,7 +450,7 @@ static void on_timer(el_session *session, int64_t now_ms,
   if (session->state != EL_SESSION_ALIVE) return;
   if (session->keepalives > 0 &&
       now_ms >= session->keepalives_ms[0] + limit_ms) {
-    push(out, EL_SESSION_RESET_STREAM)->waited_ms =
+    push(out, EL_SESSION_RESET_KEEPALIVES)->waited_ms =
         now_ms - session->keepalives_ms[0];
     session->unanswered++;
     session->keepalives = 0;
@@ -553,7 +557,7 @@ void el_session_step(el_session *session, const el_session_event *event,
       if (session->state == EL_SESSION_ALIVE) lose_lease(session, now_ms, out);
       break;
     case EL_SESSION_ON_HOLDS_CHANGED:
-      on_holds_changed(session, event, now_ms, out);
+      on_holds_changed(session, event);
       break;
     case EL_SESSION_ON_CLOSE:
       on_close(session, now_ms, out);

@@ -23,9 +23,9 @@
  *
  * So every TTL/3 a session sends one keepalive and, while it has holds, one linearizable read of one
  * held key, both at once. If the TTL is under 6 s, it sends them more often, so that a hold outlives
- * an election. On a network whose round trip is long for the TTL, it sends them before the last ones
- * are answered, so that a hold outlives lost packets. The requests of each acquisition are such
- * proofs, too.
+ * an election. If answers are slow for the TTL, it sends them every TTL/10, so that a hold outlives
+ * lost packets and a slow disk. None waits for the answers to the last ones. The requests of each
+ * acquisition are such proofs, too.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
@@ -65,7 +65,7 @@ typedef struct el_session_event {
   enum {
     EL_SESSION_ON_NEEDED,       /* an entry needs the lease */
     EL_SESSION_ON_GRANT_ANSWER, /* SEND_GRANT was answered, or has failed */
-    /* SEND_KEEPALIVE was answered, or its stream broke */
+    /* SEND_KEEPALIVE was answered, or all keepalives have failed */
     EL_SESSION_ON_KEEPALIVE_ANSWER,
     EL_SESSION_ON_READ_ANSWER, /* READ_KEY was answered, or has failed */
     /* a quorum saw one of our keys in another request */
@@ -106,9 +106,9 @@ typedef struct el_session_event {
 typedef struct el_session_action {
   enum {
     EL_SESSION_SEND_GRANT,     /* request a lease with a new random ID */
-    EL_SESSION_SEND_KEEPALIVE, /* renew the lease */
-    /* end the keepalive stream, because it does not answer */
-    EL_SESSION_RESET_STREAM,
+    EL_SESSION_SEND_KEEPALIVE, /* renew the lease, at |sent_ms| */
+    /* give up all keepalives, because the oldest is not answered */
+    EL_SESSION_RESET_KEEPALIVES,
     EL_SESSION_READ_KEY,    /* read one held key, linearizable */
     EL_SESSION_AUDIT_LEASE, /* list the keys of the lease */
     /* revoke the lease |id|; in the state REVOKING, ON_REVOKE_ANSWER follows; in other states the
@@ -121,8 +121,9 @@ typedef struct el_session_action {
     EL_SESSION_REPORT_EXPIRED,
     EL_SESSION_REPORT_ENDED /* the session is over: |end| */
   } kind;
-  int64_t id; /* send revoke: lease ID */
-  /* reset stream: for how long the oldest keepalive was not answered */
+  int64_t id;      /* send revoke: lease ID */
+  int64_t sent_ms; /* send keepalive: when (el_now_ms) */
+  /* reset keepalives: for how long the oldest was not answered */
   int64_t waited_ms;
 } el_session_action;
 
@@ -163,13 +164,9 @@ typedef enum el_session_end {
 } el_session_end;
 
 enum {
-  /* How many keepalives may be in flight if the network is slow, and how many reads. If only etcd is
-   * slow, there is one keepalive in flight: etcd handles the keepalives of a stream one after the
-   * other, so each would wait for the one before it. */
-  EL_SESSION_KEEPALIVES_MAX = 3,
-  EL_SESSION_READS_MAX = 3,
-  /* Each read in flight may prove another renewal; one more is the latest. */
-  EL_SESSION_RENEWALS = EL_SESSION_READS_MAX + 1
+  /* How many keepalives, and how many reads, may be in flight. This is the largest number that the
+   * longest TTL allows, because they are sent at least TTL/10 apart. */
+  EL_SESSION_IN_FLIGHT_MAX = 10
 };
 
 /* EL_SESSION_FRESH_PROOF_MS is how long an answer that has shown a key counts as fresh: afterwards
@@ -195,15 +192,13 @@ typedef struct el_session {
   el_sighting seen; /* the one whose request was sent last */
   int64_t wake_at;  /* when to give ON_TIMER; 0: never */
 
-  int64_t answer_ms;     /* how long an answer takes now; set by the caller */
-  int64_t round_trip_ms; /* of the network, or 0; set by the caller */
-  /* The last answered keepalives, the latest first. The next one overwrites the latest if
-   * EL_SESSION_READS_MAX reads are in flight, and none of them can prove it. */
-  el_renewal renewals[EL_SESSION_RENEWALS];
+  int64_t answer_ms; /* how long an answer takes now; set by the caller */
+  /* The last answered keepalives, the latest first. A read in flight may prove any of them. */
+  el_renewal renewals[EL_SESSION_IN_FLIGHT_MAX];
   /* when the keepalives in flight were sent, the oldest first */
-  int64_t keepalives_ms[EL_SESSION_KEEPALIVES_MAX];
+  int64_t keepalives_ms[EL_SESSION_IN_FLIGHT_MAX];
   int keepalives; /* in flight */
-  /* how often in a row the stream was reset, because a keepalive was not answered */
+  /* how often in a row the keepalives were given up, because one was not answered */
   int unanswered;
   /* when to send the next keepalive, grant or revoke */
   int64_t renew_at;
