@@ -97,8 +97,7 @@ struct el_stream {
 };
 
 static struct el_channel fuzz_channel;
-/* Unary calls in flight, the oldest first. Then all streams of this run; only the last one is in
- * use. */
+/* Unary calls in flight, the oldest first. Then all streams of this run. */
 static struct {
   el_call_done done;
   void *arg;
@@ -120,10 +119,13 @@ static inline bool fuzz_answer(el_bytes bytes) {
   return true;
 }
 
-/* Sends |bytes| to the client on the open stream. Returns false if no stream is open. */
-static inline bool fuzz_send(el_bytes bytes) {
-  el_stream *st = &fuzz_streams[fuzz_n_streams - 1];
-  if (fuzz_n_streams == 0 || st->is_closed) return false;
+/* Sends |bytes| to the client on the stream that was opened |n| streams before the last one. Returns
+ * false if that stream is not open. */
+static inline bool fuzz_send(size_t n, el_bytes bytes) {
+  el_stream *st;
+  if (n >= fuzz_n_streams) return false;
+  st = &fuzz_streams[fuzz_n_streams - 1 - n];
+  if (st->is_closed) return false;
   st->events.on_message(st->arg, (const uint8_t *)bytes.data, bytes.len);
   return true;
 }

@@ -9,6 +9,7 @@ enum { GRANT, LIST, KEEPALIVE, REVOKE, REQUESTS };
 
 static const int64_t ID = 0x1234, TTL_MS = 5000;
 static bool is_awaited;
+static int n_kept; /* keepalives that may be answered */
 
 static void check(const el_lease_answer *answer) {
   FUZZ_CHECK(is_awaited);
@@ -28,9 +29,15 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 
 static void on_kept(void *arg, const el_lease_answer *answer) {
   (void)arg;
+  FUZZ_CHECK(n_kept > 0);
+  n_kept--;
+  is_awaited = true;
   check(answer);
+  FUZZ_CHECK(answer->sent_ms > 0);
   if (answer->err.code == EL_OK) {
     FUZZ_CHECK(answer->ttl_ms == 0 || answer->ttl_ms >= TTL_MS);
+  } else {
+    n_kept = 0;
   }
 }
 
@@ -62,20 +69,20 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
   el_bytes_free(answer);
 }
 
-/* Sends the messages of the input on a keepalive stream. Some arrive while no answer is awaited. */
+/* Renews a lease again and again, and sends the messages of the input on the keepalive streams. Some
+ * arrive while no answer is awaited. */
 static void keep(el_auth *auth, fuzz_input *in) {
   el_keepalive *ka = el_keepalive_new(auth, on_kept, NULL);
   int64_t sent_ms = 0;
-  is_awaited = true;
-  el_keepalive_send(ka, ID, TTL_MS, ++sent_ms);
+  n_kept = 0;
   while (in->left > 0 && fuzz_n_streams < FUZZ_STREAMS_MAX) {
     el_bytes message = fuzz_part(in);
-    fuzz_send(message);
-    el_bytes_free(message);
-    if (!is_awaited && fuzz_number(in, 2) == 0) {
-      is_awaited = true;
+    if (sent_ms == 0 || fuzz_number(in, 2) == 0) {
+      n_kept++;
       el_keepalive_send(ka, ID, TTL_MS, ++sent_ms);
     }
+    fuzz_send(fuzz_number(in, 3), message);
+    el_bytes_free(message);
   }
   el_keepalive_free(ka);
 }

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   start(1);
   while (in.left > 0 && fuzz_n_streams < FUZZ_STREAMS_MAX) {
     el_bytes message = fuzz_part(&in);
-    if (!fuzz_send(message)) {
+    if (!fuzz_send(0, message)) {
       /* the stream is opened again */
       el_timers_run(&timers, el_now_ms() + MINUTE_MS);
     }

@@ -1,4 +1,4 @@
-/* lease: etcd's leases: grant, revoke, time to live, and the keepalive stream. */
+/* lease: etcd's leases: grant, revoke, time to live, and keepalives. */
 #include "etcd/lease.h"
 
 #include <stdlib.h>
@@ -212,10 +212,11 @@ typedef struct renewal_stream {
 
 struct el_keepalive {
   el_auth *auth;
-  /* first those that await nothing, then the others in the order of their renewals */
+  /* first one that awaits nothing, if any, then the others in the order of their renewals */
   TAILQ_HEAD(renewal_streams, renewal_stream) streams;
-  int64_t id;    /* the lease that was renewed last */
-  int64_t ttl_s; /* the TTL that was requested for that lease */
+  int64_t answered_ms; /* when the last renewal that was answered was sent */
+  int64_t id;          /* the lease that was renewed last */
+  int64_t ttl_s;       /* the TTL that was requested for that lease */
   /* since the last answer, a stream was refused: see el_keepalive_is_refused */
   bool was_refused;
   el_lease_done done;
@@ -233,6 +234,27 @@ static void forget(renewal_stream *it) {
 static void close_stream(renewal_stream *it) {
   if (it->st != NULL) el_stream_close(it->st);
   forget(it);
+}
+
+/* Tells whether a stream waits because the server allows no more of them. */
+static bool is_refused(const el_keepalive *ka) {
+  const renewal_stream *it;
+  TAILQ_FOREACH(it, &ka->streams, link) {
+    if (it->st != NULL && el_stream_is_refused(it->st)) return true;
+  }
+  return false;
+}
+
+/* Keeps |it|, whose renewal has been answered, for a later one, unless there is such a stream. */
+static void set_idle(renewal_stream *it) {
+  struct renewal_streams *streams = &it->ka->streams;
+  if (TAILQ_FIRST(streams)->sent_ms == 0) {
+    close_stream(it);
+    return;
+  }
+  it->sent_ms = 0;
+  TAILQ_REMOVE(streams, it, link);
+  TAILQ_INSERT_HEAD(streams, it, link);
 }
 
 /* Answers all renewals with |err|. */
@@ -281,19 +303,17 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
     fail_all(ka, &answer.err);
     return;
   }
-  it->sent_ms = 0;
-  TAILQ_REMOVE(&ka->streams, it, link);
-  TAILQ_INSERT_HEAD(&ka->streams, it, link);
+  if (answer.sent_ms > ka->answered_ms) ka->answered_ms = answer.sent_ms;
+  set_idle(it);
   ka->done(ka->arg, &answer);
 }
 
 static void on_keepalive_ended(void *arg, const el_error *err) {
   renewal_stream *it = arg;
   el_keepalive *ka = it->ka;
-  bool was_awaited = it->sent_ms != 0;
   el_auth_report(ka->auth, err);
   it->st = NULL;
-  if (was_awaited) {
+  if (it->sent_ms > ka->answered_ms) {
     fail_all(ka, err);
   } else {
     forget(it);
@@ -310,7 +330,6 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
   err.is_definite = false;
   err.is_retriable = true;
   err.has_other_member = el_channel_is_healthy(el_auth_channel(ka->auth));
-  ka->was_refused = el_keepalive_is_refused(ka);
   fail_all(ka, &err);
 }
 
@@ -352,15 +371,21 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   return ka;
 }
 
-/* Returns the stream for the next renewal, as the last one of the list. If no renewal is in flight,
- * one stream is enough. */
+/* Closes the streams of renewals that are still not answered, although a later one was. */
+static void close_late(el_keepalive *ka) {
+  renewal_stream *it = TAILQ_FIRST(&ka->streams), *next;
+  for (; it != NULL; it = next) {
+    next = TAILQ_NEXT(it, link);
+    if (it->sent_ms != 0 && it->sent_ms < ka->answered_ms) close_stream(it);
+  }
+}
+
+/* Returns the stream for the next renewal, as the last one of the list. NULL: the server allows no
+ * more streams. */
 static renewal_stream *take_stream(el_keepalive *ka) {
   renewal_stream *it = TAILQ_FIRST(&ka->streams);
-  while (it != NULL && TAILQ_NEXT(it, link) != NULL &&
-         TAILQ_LAST(&ka->streams, renewal_streams)->sent_ms == 0) {
-    close_stream(TAILQ_LAST(&ka->streams, renewal_streams));
-  }
   if (it == NULL || it->sent_ms != 0) {
+    if (is_refused(ka)) return NULL;
     it = el_alloc(sizeof *it);
     it->ka = ka;
   } else {
@@ -372,7 +397,10 @@ static renewal_stream *take_stream(el_keepalive *ka) {
 
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
                        int64_t now_ms) {
-  renewal_stream *it = take_stream(ka);
+  renewal_stream *it;
+  close_late(ka);
+  it = take_stream(ka);
+  if (it == NULL) return;
   ka->id = id;
   ka->ttl_s = seconds_of(ttl_ms);
   it->sent_ms = now_ms;
@@ -385,17 +413,14 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
 
 void el_keepalive_reset(el_keepalive *ka) {
   el_auth_cancel_wait(ka->auth, &ka->token);
+  ka->was_refused = el_keepalive_is_refused(ka);
   while (!TAILQ_EMPTY(&ka->streams)) {
     close_stream(TAILQ_FIRST(&ka->streams));
   }
 }
 
 bool el_keepalive_is_refused(const el_keepalive *ka) {
-  const renewal_stream *it;
-  TAILQ_FOREACH(it, &ka->streams, link) {
-    if (it->st != NULL && el_stream_is_refused(it->st)) return true;
-  }
-  return ka->was_refused;
+  return ka->was_refused || is_refused(ka);
 }
 
 void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,

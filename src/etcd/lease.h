@@ -1,4 +1,4 @@
-/* lease: etcd's leases: grant, revoke, time to live, and the keepalive stream. */
+/* lease: etcd's leases: grant, revoke, time to live, and keepalives. */
 #ifndef ETCDLOCK_ETCD_LEASE_H
 #define ETCDLOCK_ETCD_LEASE_H
 
@@ -10,10 +10,11 @@
 /* el_lease_answer is etcd's answer to a lease call or a keepalive. It is valid during the callback
  * only. */
 typedef struct el_lease_answer {
-  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id; keepalive: not sent_ms) */
+  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id) */
   el_error err;
-  int64_t sent_ms; /* el_now_ms when the request was sent */
-  int64_t id;      /* of the lease */
+  int64_t
+      sent_ms; /* el_now_ms when the request was sent; set with an error, too */
+  int64_t id;  /* of the lease */
   /* the TTL that etcd has sent; keepalive: 0 if the lease does not exist */
   int64_t ttl_ms;
   uint64_t term;       /* raft term of the member that answered */
@@ -50,8 +51,8 @@ typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
                            void *arg);
 
-/* el_keepalive renews leases. It has one keepalive stream, and more as long as renewals are sent before
- * the last ones are answered. A stream that has ended is opened again when needed. */
+/* el_keepalive renews leases. It has one keepalive stream, and more while renewals are sent before the
+ * last ones are answered. A stream that has ended is opened again when needed. */
 typedef struct el_keepalive el_keepalive;
 
 /* el_keepalive_new prepares renewals. |done| is called with each answer. An error is the answer to all renewals that await
@@ -73,7 +74,7 @@ void el_keepalive_reset(el_keepalive *ka);
 bool el_keepalive_is_refused(const el_keepalive *ka);
 
 /* el_keepalive_fail_over is called when an answer has not come for |waited_ms|, which is too long. It
- * does the same as el_keepalive_reset, and calls el_channel_fail_over with the member of that stream,
+ * does the same as el_keepalive_reset, and calls el_channel_fail_over with the member that was asked,
  * |waited_ms| and |cause|. @thread io */
 void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
                             const el_error *cause);

@@ -202,11 +202,12 @@ typedef struct lease_check {
 static const el_entry_action READ_CHECK = {.kind = EL_ENTRY_SEND_REQUEST,
                                            .request = EL_REQUEST_READ};
 
-/* find_checked returns the listed key that |check| has read; NULL: it is not listed any more. */
-static el_checked_key *find_checked(const lease_check *check) {
+/* find_checked returns the listed key that |check| has read, with create_revision |rev|. NULL: it is
+ * not listed any more. */
+static el_checked_key *find_checked(const lease_check *check, int64_t rev) {
   el_checked_key *key;
   TAILQ_FOREACH(key, &check->driver->keys, link) {
-    if (key->rev == check->rev && el_keys_are_same(key->keys, &check->keys)) {
+    if (key->rev == rev && el_keys_are_same(key->keys, &check->keys)) {
       return key;
     }
   }
@@ -226,10 +227,12 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
              (seen.own.rev == check->rev || check->rev == 0);
   event.is_found = is_there && seen.own.lease == check->keys.lease;
   if (check->rev == 0 && !event.is_found) {
-    event.outcome.is_done = false; /* the put may come later */
-    event.outcome.is_retriable = true;
+    /* the put may come later: no reason to read again soon */
+    event.outcome = (el_outcome){.is_definite = true};
   }
-  key = event.outcome.is_done ? find_checked(check) : NULL;
+  key = event.outcome.is_done
+            ? find_checked(check, check->rev != 0 ? check->rev : seen.own.rev)
+            : NULL;
   if (key != NULL) {
     key->on_checked(key, event.is_found, is_there && !event.is_found);
   }
@@ -262,8 +265,17 @@ static void send_check(el_session_driver *driver, const el_checked_key *key) {
   el_request_queue_send(driver->shared->requests, &check->request, &built.txn);
 }
 
+/* Returns the listed key to read: a key whose put is in flight only if there is no other. */
+static el_checked_key *next_checked(const el_session_driver *driver) {
+  el_checked_key *key;
+  TAILQ_FOREACH(key, &driver->keys, link) {
+    if (key->rev != 0) return key;
+  }
+  return TAILQ_FIRST(&driver->keys);
+}
+
 static void check_next_key(el_session_driver *driver) {
-  el_checked_key *key = TAILQ_FIRST(&driver->keys);
+  el_checked_key *key = next_checked(driver);
   el_session_event none = {.kind = EL_SESSION_ON_READ_ANSWER,
                            .outcome.sent_ms = el_now_ms()};
   /* the last listed key was removed after the session had counted it */

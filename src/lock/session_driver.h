@@ -32,7 +32,7 @@ enum {
   EL_SESSION_NEWS_ENDED = 8
 };
 
-/* el_checked_key is a key that is held or about to be held, and is listed by its session. A lease
+/* el_checked_key is a key that is held or may become so, and is listed by its session. A lease
  * check reads one of the listed keys, to prove that the lease is alive. Embedded in
  * el_entry_driver. */
 typedef struct el_checked_key el_checked_key;

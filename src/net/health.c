@@ -147,18 +147,10 @@ void el_health_restart(el_health *health) {
   cancel_before(health, INT64_MAX);
 }
 
-static void note_round_trip(el_health *health, int64_t took_ms) {
-  if (took_ms < 1) took_ms = 1;
-  if (health->round_trip_ms == 0 || took_ms < health->round_trip_ms) {
-    health->round_trip_ms = took_ms;
-  }
-}
-
 void el_health_connected(el_health *health, int64_t took_ms) {
   health->is_measured = true;
   took_ms /= CONNECTION_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
-  note_round_trip(health, took_ms);
   el_health_heard(health);
 }
 
@@ -168,7 +160,6 @@ static void note_answer(el_health *health, const el_health_call *call) {
   health->is_measured = health->is_answered = true;
   el_health_heard(health);
   took_ms = health->heard_ms - call->sent_ms;
-  note_round_trip(health, took_ms);
   if (!call->is_connected) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;

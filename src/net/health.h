@@ -55,11 +55,8 @@ struct el_health {
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* until when calls to the previous member may take */
   int64_t slowest_ms;    /* how long the slowest recent answer took */
-  /* the shortest time that an answer of any member took, or half of a connection, which is less than
-   * a round trip if a proxy accepts it; 0: unknown. It does not grow if the network becomes slow. */
-  int64_t round_trip_ms;
-  bool is_measured; /* a connection or an answer has come */
-  bool is_answered; /* an answer has come */
+  bool is_measured;      /* a connection or an answer has come */
+  bool is_answered;      /* an answer has come */
   /* how often el_health_timed_out was called since the last answer */
   int n_timeouts;
   TAILQ_HEAD(el_health_calls, el_health_call)

@@ -184,16 +184,23 @@ static void renew_early(el_session *session, int64_t now_ms) {
   session->renew_at = soonest > now_ms ? soonest : now_ms;
 }
 
+/* Applies |proof|, and returns the latest renewal that it proves, or NULL. The first one that it proves
+ * may show that the lease was alive until now, so that it proves a later one, too. */
+static const el_renewal *prove(el_session *session, const el_sighting *proof,
+                               int64_t now_ms) {
+  const el_renewal *proven = NULL, *next;
+  while ((next = proven_by(session, proof, now_ms)) != proven) {
+    proven = next;
+    extend(session, proven, now_ms);
+  }
+  return proven;
+}
+
 static void on_proof(el_session *session, const el_session_event *event,
                      int64_t now_ms) {
   el_sighting proof = {event->outcome.sent_ms, event->term, event->rev};
-  const el_renewal *proven = proven_by(session, &proof, now_ms);
   if (proof.sent_ms > session->seen.sent_ms) session->seen = proof;
-  if (proven != NULL) {
-    extend(session, proven, now_ms);
-  } else {
-    renew_early(session, now_ms);
-  }
+  if (prove(session, &proof, now_ms) == NULL) renew_early(session, now_ms);
 }
 
 static void read_key(el_session *session, int64_t now_ms,
@@ -357,7 +364,6 @@ static void end_keepalives(el_session *session, int64_t sent_ms) {
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {
-  const el_renewal *proven;
   end_keepalives(session, event->outcome.sent_ms);
   if (!event->outcome.is_done) {
     session->renew_at = el_retry_next(&event->outcome, now_ms,
@@ -368,9 +374,7 @@ static void on_keepalive_answer(el_session *session,
     abandon(session, now_ms, out);
   } else {
     record_renewal(session, event, now_ms);
-    proven = proven_by(session, &session->seen, now_ms);
-    if (proven != NULL) extend(session, proven, now_ms);
-    if (proven == &session->renewals[0]) return;
+    if (prove(session, &session->seen, now_ms) == &session->renewals[0]) return;
     if (needs_read(session, now_ms)) {
       read_key(session, now_ms, out);
     } else if (session->holds > 0 && session->reads == 0 &&

@@ -72,7 +72,7 @@ typedef struct el_session_event {
     EL_SESSION_ON_PROOF,
     /* etcd rejected a put, because the lease does not exist */
     EL_SESSION_ON_LEASE_GONE,
-    EL_SESSION_ON_HOLDS_CHANGED, /* |holds| keys are held or about to be */
+    EL_SESSION_ON_HOLDS_CHANGED, /* |holds| keys are held or may become so */
     /* revoke the lease, or leave it to expire */
     EL_SESSION_ON_CLOSE,
     /* end at once, and count the lease as lost; it is revoked in the background, unless the lock
@@ -97,7 +97,7 @@ typedef struct el_session_event {
   int64_t rev;   /* read answer, proof: the store's revision */
   /* read answer: the key exists and is attached to our lease */
   bool is_found;
-  /* holds changed: number of keys that are held or about to be */
+  /* holds changed: number of keys that are held or may become so */
   int holds;
   int held; /* holds changed: number of keys that are held */
 } el_session_event;
@@ -109,7 +109,7 @@ typedef struct el_session_action {
     EL_SESSION_SEND_KEEPALIVE, /* renew the lease, at |sent_ms| */
     /* give up all keepalives, because the oldest is not answered */
     EL_SESSION_RESET_KEEPALIVES,
-    EL_SESSION_READ_KEY,    /* read one held key, linearizable */
+    EL_SESSION_READ_KEY,    /* read one of these keys, linearizable */
     EL_SESSION_AUDIT_LEASE, /* list the keys of the lease */
     /* revoke the lease |id|; in the state REVOKING, ON_REVOKE_ANSWER follows; in other states the
      * revoke happens in the background */
@@ -164,8 +164,8 @@ typedef enum el_session_end {
 } el_session_end;
 
 enum {
-  /* How many keepalives, and how many reads, may be in flight. This is the largest number that the
-   * longest TTL allows, because they are sent at least TTL/10 apart. */
+  /* How many keepalives, and how many reads, may be in flight: as many as are sent within a TTL, at
+   * most every TTL/10. */
   EL_SESSION_IN_FLIGHT_MAX = 10
 };
 
@@ -207,7 +207,7 @@ typedef struct el_session {
   int64_t read_ms;       /* when the last read of a key was sent */
   uint8_t reads;         /* reads of a key in flight */
   uint8_t read_failures; /* failed reads in a row */
-  int holds;             /* keys that are held or about to be */
+  int holds;             /* keys that are held or may become so */
   int held;              /* keys that are held */
   /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost */
   int64_t keep_lease_until;
