@@ -26,6 +26,7 @@ struct el_lock {
 
   /* Written by the I/O thread before it completes EL_LOCK_DECIDED. */
   int64_t token;
+  int64_t held_rev;
   el_keys keys;
   el_hold_deadline *deadline; /* NULL: the lock was never held */
 
@@ -214,6 +215,7 @@ static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int pending = EL_HOLD_PENDING;
   lk->token = grant->token;
+  lk->held_rev = grant->rev;
   el_keys_copy(&lk->keys, grant->keys);
   lk->deadline = el_hold_deadline_ref(grant->deadline);
   el_write_order_init(&lk->writes.order, grant->mod_rev);
@@ -486,6 +488,8 @@ el_holder *el_lock_take_holder(el_lock *lk) {
 }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
+
+int64_t el_lock_held_rev(const el_lock *lk) { return lk->held_rev; }
 
 int64_t el_lock_lease(const el_lock *lk) { return lk->keys.lease; }
 

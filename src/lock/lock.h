@@ -147,8 +147,12 @@ bool el_lock_waited(const el_lock *lk);
 el_holder *el_lock_take_holder(el_lock *lk);
 
 /* el_lock_token returns the fencing token: the create_revision of the lock's keys. Call it, and the
- * next two functions, only after the lock was granted. @thread any */
+ * next three functions, only after the lock was granted. @thread any */
 int64_t el_lock_token(const el_lock *lk);
+
+/* el_lock_held_rev returns a revision at which the lock was held, not below that of any write of an
+ * earlier holder of another client. @thread any */
+int64_t el_lock_held_rev(const el_lock *lk);
 
 /* el_lock_lease returns the ID of the lease of the lock's keys. @thread any */
 int64_t el_lock_lease(const el_lock *lk);

@@ -198,6 +198,12 @@ static el_nret l_lock_take_holder(lua_State *L) {
   return 2;
 }
 
+/* lock:held_rev() returns a revision at which the lock was held: see el_lock_held_rev. */
+static el_nret l_lock_held_rev(lua_State *L) {
+  el_lua_push_rev(L, el_lock_held_rev(check_lock(L)));
+  return 1;
+}
+
 /* lock:token() returns the fencing token: the create_revision of the own key. */
 static el_nret l_lock_token(lua_State *L) {
   el_lua_push_rev(L, el_lock_token(check_lock(L)));
@@ -282,6 +288,7 @@ void el_lua_open_lock(lua_State *L) {
       {"loss", l_lock_loss},
       {"waited", l_lock_waited},
       {"take_holder", l_lock_take_holder},
+      {"held_rev", l_lock_held_rev},
       {"token", l_lock_token},
       {"lease", l_lock_lease},
       {"key", l_lock_key},

@@ -22,10 +22,10 @@ local M = {}
 --   _client         the client
 --   _take           the parameter `take` of M.run_with
 --   _started_at     start of this process (os.time, Unix seconds), for --once-per
---   _is_waiting     true until `acquire` has the lock and has confirmed it, or has failed
+--   _is_waiting     true until `acquire` has the lock and may start the command, or has failed
 --   _handling       the result of signals.handle
 --   _lock           the lock; nil: not acquired yet
---   _granted_at     when etcd had confirmed the grant (core.now, seconds), for --at-least
+--   _granted_at     when the lock was granted (core.now, seconds), for --at-least
 --   _child          the child (child.lua); nil: it has not started yet, or has ended
 --   _limit          luv timer of --max-hold; nil: that option is not given
 --   _signal_status  exit status if a signal has ended the wait for the lock; otherwise nil
@@ -140,25 +140,27 @@ local function announce_wait(self)
   end
 end
 
--- Waits until every signal that arrived before the current round of libuv's loop has been handled.
--- For that it waits for a timer of 0 ms: libuv calls the handlers of the signals of a round before
--- the callback of this timer.
+-- Waits until every signal that has arrived has been handled. For that it waits for two timers of
+-- 0 ms: between their callbacks libuv asks the kernel once for all that is ready, and calls the
+-- handlers of the signals.
 local function handle_pending_signals()
   local thread, timer = coroutine.running(), uv.new_timer()
-  timer:start(0, 0, function()
-    timer:close()
-    assert(coroutine.resume(thread))
-  end)
-  coroutine.yield()
+  for _ = 1, 2 do
+    timer:start(0, 0, function()
+      assert(coroutine.resume(thread))
+    end)
+    coroutine.yield()
+  end
+  timer:close()
 end
 
--- Asks etcd to confirm that `lock` is held and, with --once-per, that the run is due.
--- @return a revision of etcd at which the lock was held; or nil, message, code
+-- Notes the time of the grant. With --once-per, asks etcd whether the run is due.
+-- @return true; or nil, message, code
 local function confirm(self, lock)
-  local is_held, left, revision = lock:check()
   self._granted_at = core.now()
-  if not is_held then
-    return nil, left, revision -- message, code
+  if not lock:held() then
+    local _, message, code = lock:check() -- tells why
+    return nil, message, code
   end
   if self._args.once_per then
     local is_due, message, code = once.check(lock, self._started_at, self._args.once_per)
@@ -166,11 +168,11 @@ local function confirm(self, lock)
       return nil, message, code
     end
   end
-  return revision
+  return true
 end
 
 -- Waits for the lock, and confirms it. If that fails, prints the reason.
--- @return lock, revision; or nil, exit status
+-- @return lock; or nil, exit status
 local function acquire(self)
   local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
     and announce_wait(self)
@@ -178,22 +180,22 @@ local function acquire(self)
   if stop_announcing then
     stop_announcing()
   end
-  local revision
+  local is_confirmed
   if lock then
-    revision, message, code = confirm(self, lock)
+    is_confirmed, message, code = confirm(self, lock)
     handle_pending_signals() -- signals during the wait are not for the child
   end
   self._is_waiting = false
   if self._signal_status then
     return nil, self._signal_status
-  elseif not revision then
+  elseif not is_confirmed then
     local status = fail(self, message, code)
     if lock then
       lock:unlock()
     end
     return nil, status
   end
-  return lock, revision
+  return lock
 end
 
 -- Sends TERM to the child's group now, and KILL after `grace` seconds. Prints the cause `why`. Does
@@ -247,12 +249,12 @@ end
 -- Starts the child and waits until it has ended. If the child cannot be started, prints the reason.
 -- @return the exit status of the child. If the child could not be started: nil, and the exit status
 --   of etcdlock
-local function run_child(self, revision)
+local function run_child(self)
   local thread = coroutine.running()
   local message, status
   self._child, message, status = Child.start(self._args.command, {
     ETCD_LOCK_KEY = self._lock:key(),
-    ETCD_LOCK_REV = ("%.0f"):format(revision),
+    ETCD_LOCK_REV = ("%.0f"):format(self._lock._core:held_rev()),
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
   }, self._handling.blocked, function(what, number)
     self._child = nil
@@ -346,12 +348,12 @@ end
 
 -- Carries out the whole run. Returns the exit status.
 local function run(self)
-  local revision
-  self._lock, revision = acquire(self)
+  local status, failed
+  self._lock, status = acquire(self)
   if not self._lock then
-    return revision
+    return status
   end
-  local status, failed = run_child(self, revision)
+  status, failed = run_child(self)
   status = status and record(self, status)
   local was_held = status and keep(self)
   self._is_done = true
