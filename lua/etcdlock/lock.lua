@@ -28,6 +28,12 @@ function Lock:_left()
   return self._core:left()
 end
 
+-- Returns a revision of etcd at which the lock was held. Writes that holders of other clients
+-- completed during earlier holds have lower revisions.
+function Lock:_held_rev()
+  return self._core:held_rev()
+end
+
 -- Returns message, "forked" if this process is a forked child and its parent acquired the lock.
 -- Otherwise returns nil.
 function Lock:_find_fork()

@@ -205,18 +205,22 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
  * after the other (v3rpc/lease.go), so a second one would wait for the first. */
 typedef struct renewal_stream {
   el_keepalive *ka;
-  el_stream *st;   /* NULL: opened when there is a token */
-  int64_t sent_ms; /* of the renewal that awaits its answer; 0: none does */
+  el_stream *st; /* NULL: opened when there is a token */
+  /* when the renewal in flight was sent (el_now_ms); 0: the stream is idle */
+  int64_t sent_ms;
   TAILQ_ENTRY(renewal_stream) link;
 } renewal_stream;
 
 struct el_keepalive {
   el_auth *auth;
-  /* first one that awaits nothing, if any, then the others in the order of their renewals */
+  /* the idle one first, if there is one; then those that await an answer, the oldest renewal first,
+   * and last the one that waits for a token, if there is one */
   TAILQ_HEAD(renewal_streams, renewal_stream) streams;
-  int64_t answered_ms; /* when the last renewal that was answered was sent */
-  int64_t id;          /* the lease that was renewed last */
-  int64_t ttl_s;       /* the TTL that was requested for that lease */
+  int64_t sent_ms; /* when the last renewal was sent */
+  /* when the latest renewal that was answered was sent */
+  int64_t answered_sent_ms;
+  int64_t id;    /* the lease that was renewed last */
+  int64_t ttl_s; /* the TTL that was requested for that lease */
   /* since the last answer, a stream was refused: see el_keepalive_is_refused */
   bool was_refused;
   el_lease_done done;
@@ -245,8 +249,8 @@ static bool is_refused(const el_keepalive *ka) {
   return false;
 }
 
-/* Keeps |it|, whose renewal has been answered, for a later one, unless there is such a stream. */
-static void set_idle(renewal_stream *it) {
+/* Makes |it| the idle stream. If there is one already, closes |it|. */
+static void keep_or_close(renewal_stream *it) {
   struct renewal_streams *streams = &it->ka->streams;
   if (TAILQ_FIRST(streams)->sent_ms == 0) {
     close_stream(it);
@@ -257,13 +261,13 @@ static void set_idle(renewal_stream *it) {
   TAILQ_INSERT_HEAD(streams, it, link);
 }
 
-/* Answers all renewals with |err|. */
+/* Closes all streams. If a renewal awaits an answer, reports |err| once, for all of them. */
 static void fail_all(el_keepalive *ka, const el_error *err) {
   const renewal_stream *last = TAILQ_LAST(&ka->streams, renewal_streams);
-  el_lease_answer answer = {
-      .err = *err, .sent_ms = last->sent_ms, .id = ka->id};
+  el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
+  bool is_awaited = last->sent_ms != 0;
   el_keepalive_reset(ka);
-  if (answer.sent_ms != 0) {
+  if (is_awaited) {
     ka->done(ka->arg, &answer);
   }
 }
@@ -303,8 +307,9 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
     fail_all(ka, &answer.err);
     return;
   }
-  if (answer.sent_ms > ka->answered_ms) ka->answered_ms = answer.sent_ms;
-  set_idle(it);
+  if (answer.sent_ms > ka->answered_sent_ms)
+    ka->answered_sent_ms = answer.sent_ms;
+  keep_or_close(it);
   ka->done(ka->arg, &answer);
 }
 
@@ -313,7 +318,7 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
   el_keepalive *ka = it->ka;
   el_auth_report(ka->auth, err);
   it->st = NULL;
-  if (it->sent_ms > ka->answered_ms) {
+  if (it->sent_ms > ka->answered_sent_ms) {
     fail_all(ka, err);
   } else {
     forget(it);
@@ -349,13 +354,10 @@ static void send_renewal(renewal_stream *it) {
 
 static void on_token(el_token_wait *wait, const el_error *err) {
   el_keepalive *ka = EL_CONTAINER_OF(wait, el_keepalive, token);
-  renewal_stream *it;
   if (err->code != EL_OK) {
     fail_all(ka, err);
-    return;
-  }
-  TAILQ_FOREACH(it, &ka->streams, link) {
-    if (it->st == NULL) send_renewal(it);
+  } else {
+    send_renewal(TAILQ_LAST(&ka->streams, renewal_streams));
   }
 }
 
@@ -376,14 +378,17 @@ static void close_late(el_keepalive *ka) {
   renewal_stream *it = TAILQ_FIRST(&ka->streams), *next;
   for (; it != NULL; it = next) {
     next = TAILQ_NEXT(it, link);
-    if (it->sent_ms != 0 && it->sent_ms < ka->answered_ms) close_stream(it);
+    if (it->sent_ms != 0 && it->sent_ms < ka->answered_sent_ms)
+      close_stream(it);
   }
 }
 
-/* Returns the stream for the next renewal, as the last one of the list. NULL: the server allows no
- * more streams. */
+/* Returns the stream for the next renewal, moved to the end of the list: one that waits for a token,
+ * the idle one, or a new one. NULL: the server allows no more streams. */
 static renewal_stream *take_stream(el_keepalive *ka) {
-  renewal_stream *it = TAILQ_FIRST(&ka->streams);
+  renewal_stream *it = TAILQ_LAST(&ka->streams, renewal_streams);
+  if (it != NULL && it->st == NULL) return it;
+  it = TAILQ_FIRST(&ka->streams);
   if (it == NULL || it->sent_ms != 0) {
     if (is_refused(ka)) return NULL;
     it = el_alloc(sizeof *it);
@@ -398,15 +403,17 @@ static renewal_stream *take_stream(el_keepalive *ka) {
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
                        int64_t now_ms) {
   renewal_stream *it;
+  ka->id = id;
+  ka->ttl_s = seconds_of(ttl_ms);
+  ka->sent_ms = now_ms;
   close_late(ka);
   it = take_stream(ka);
   if (it == NULL) return;
-  ka->id = id;
-  ka->ttl_s = seconds_of(ttl_ms);
   it->sent_ms = now_ms;
   if (it->st == NULL && !el_auth_is_ready(ka->auth)) {
     el_auth_await_token(ka->auth, &ka->token);
   } else {
+    el_auth_cancel_wait(ka->auth, &ka->token);
     send_renewal(it);
   }
 }

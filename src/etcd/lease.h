@@ -12,9 +12,9 @@
 typedef struct el_lease_answer {
   /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id) */
   el_error err;
-  int64_t
-      sent_ms; /* el_now_ms when the request was sent; set with an error, too */
-  int64_t id;  /* of the lease */
+  /* el_now_ms when the request was sent; set with an error, too */
+  int64_t sent_ms;
+  int64_t id; /* of the lease */
   /* the TTL that etcd has sent; keepalive: 0 if the lease does not exist */
   int64_t ttl_ms;
   uint64_t term;       /* raft term of the member that answered */
@@ -52,16 +52,16 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
                            void *arg);
 
 /* el_keepalive renews leases. It has one keepalive stream, and more while renewals are sent before the
- * last ones are answered. A stream that has ended is opened again when needed. */
+ * last ones are answered. It opens them when it needs them. */
 typedef struct el_keepalive el_keepalive;
 
-/* el_keepalive_new prepares renewals. |done| is called with each answer. An error is the answer to all renewals that await
- * one, for example if a stream ends. @thread io */
+/* el_keepalive_new returns an el_keepalive without a stream. |done| is called with each answer. An
+ * error is the answer to all renewals that await one, for example if a stream ends. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
 /* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|. Its
- * answer has |now_ms| as its sent_ms. All renewals that await an answer must be of the same lease.
- * @thread io */
+ * answer has |now_ms| as its sent_ms. If the server allows no more streams, nothing is sent, and no
+ * answer comes. All renewals that await an answer must be of the same lease. @thread io */
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
                        int64_t now_ms);
 

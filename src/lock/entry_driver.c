@@ -323,8 +323,8 @@ static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
   bool is_held = entry->state == EL_ENTRY_HELD;
-  /* Also before the grant: if a proof takes long, the hold needs the next one soon after it has begun.
-   * While a put is in flight, one key is enough. */
+  /* A key is listed before its grant, so that keepalives are proven while the grant takes long. A key
+   * whose put is in flight is listed only if no other key is. */
   bool is_listed =
       is_entry_proving || is_held ||
       (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0) ||

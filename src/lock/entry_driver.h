@@ -90,8 +90,9 @@ void el_entry_driver_expedite(el_entry_driver *driver);
  * @thread io */
 void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end);
 
-/* el_client_session_settle_proving tells the PROVING entries of |session| if its lease is proven
- * now, and the CONFIRMING entries if it was alive after their keys were gone. @thread io */
+/* el_client_session_settle_proving signals ON_LEASE_PROVEN to the PROVING entries of |session|, if its
+ * lease is proven now, and ON_LEASE_CONFIRMED to each CONFIRMING entry whose |confirm_ms| is not later
+ * than the last answered keepalive was sent. @thread io */
 void el_client_session_settle_proving(el_client_session *session);
 
 /* el_entry_driver_watch_size returns the bytes of one watch, for benchmarks. @thread any */

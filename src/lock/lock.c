@@ -215,7 +215,7 @@ static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int pending = EL_HOLD_PENDING;
   lk->token = grant->token;
-  lk->held_rev = grant->rev;
+  lk->held_rev = grant->held_rev;
   el_keys_copy(&lk->keys, grant->keys);
   lk->deadline = el_hold_deadline_ref(grant->deadline);
   el_write_order_init(&lk->writes.order, grant->mod_rev);

@@ -150,8 +150,8 @@ el_holder *el_lock_take_holder(el_lock *lk);
  * next three functions, only after the lock was granted. @thread any */
 int64_t el_lock_token(const el_lock *lk);
 
-/* el_lock_held_rev returns a revision at which the lock was held, not below that of any write of an
- * earlier holder of another client. @thread any */
+/* el_lock_held_rev returns a revision at which the lock was held. Writes that holders of other
+ * clients completed during earlier holds have lower revisions. @thread any */
 int64_t el_lock_held_rev(const el_lock *lk);
 
 /* el_lock_lease returns the ID of the lease of the lock's keys. @thread any */

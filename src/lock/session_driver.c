@@ -30,7 +30,8 @@ struct el_session_driver {
   el_error last_error;
   el_timer timer;
   el_keepalive *keepalive;
-  /* The listed keys. A lease check reads the first one, which then moves to the end. */
+  /* The listed keys. A lease check reads the first one whose put has been answered, if there is one.
+   * The key that was read moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys, n_held;
   /* leases that are revoked in the background */
@@ -154,7 +155,7 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
 }
 
 /* Closes the keepalive streams, because a keepalive was not answered for |waited_ms|, which is too
- * long. The next one goes to another member. */
+ * long. The next keepalive goes to another member. */
 static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
   el_error no_answer;
   el_error_set(&no_answer, EL_UNAVAILABLE,
@@ -226,10 +227,7 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
   is_there = event.outcome.is_done && !seen.is_partial && seen.own.rev != 0 &&
              (seen.own.rev == check->rev || check->rev == 0);
   event.is_found = is_there && seen.own.lease == check->keys.lease;
-  if (check->rev == 0 && !event.is_found) {
-    /* the put may come later: no reason to read again soon */
-    event.outcome = (el_outcome){.is_definite = true};
-  }
+  event.is_gone = event.outcome.is_done && !event.is_found && check->rev != 0;
   key = event.outcome.is_done
             ? find_checked(check, check->rev != 0 ? check->rev : seen.own.rev)
             : NULL;
@@ -265,7 +263,8 @@ static void send_check(el_session_driver *driver, const el_checked_key *key) {
   el_request_queue_send(driver->shared->requests, &check->request, &built.txn);
 }
 
-/* Returns the listed key to read: a key whose put is in flight only if there is no other. */
+/* Returns the listed key to read: a key whose put is in flight only if there is no other. NULL: no key
+ * is listed. */
 static el_checked_key *next_checked(const el_session_driver *driver) {
   el_checked_key *key;
   TAILQ_FOREACH(key, &driver->keys, link) {

@@ -19,9 +19,9 @@ typedef struct el_waiter el_waiter;
 
 /* el_grant describes a new hold; the argument of |granted|, valid during that call only. */
 typedef struct el_grant {
-  int64_t token;   /* create_revision of the key */
-  int64_t rev;     /* a revision at which the key held the lock */
-  int64_t mod_rev; /* where the write order begins (el_write_order_init) */
+  int64_t token;    /* create_revision of the key */
+  int64_t held_rev; /* a revision at which the key held the lock */
+  int64_t mod_rev;  /* where the write order begins (el_write_order_init) */
   const el_keys *keys;
   el_hold_deadline *deadline; /* the hold deadline of the key's session */
 } el_grant;

@@ -242,7 +242,7 @@ static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
   unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
   entry->seen_ms = now_ms;
-  entry->first_rev = answer->rev;
+  entry->held_rev = answer->rev;
   entry->failures = 0;
   entry->wake_at = 0;
   if (!answer->is_serializable) report_proof(answer, out);

@@ -250,7 +250,7 @@ typedef struct el_entry {
   int64_t wake_at; /* when to give ON_TIMER; 0: never */
   int64_t seen_ms; /* PROVING: when an answer showed our key last */
   /* PROVING or HELD: a revision at which no older key blocked ours */
-  int64_t first_rev;
+  int64_t held_rev;
   int64_t confirm_ms;       /* CONFIRMING: when this state began */
   int64_t bound_rev;        /* TRYING: as in the action */
   int64_t rev;              /* create_revision of our key, 0 if unknown */

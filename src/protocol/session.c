@@ -27,7 +27,8 @@ enum {
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
   /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The first proof
-   * counts only if time for them is left: at most TTL/4, or TTL/2 if it proves only the grant. */
+   * counts only if the hold deadline is at least this many answers away, or TTL/4, or TTL/2 for the
+   * proof of the grant. */
   PROOF_ROUND_TRIPS = 2,
   GRANT_PROOF_DIVISOR = 2,
   FIRST_PROOF_DIVISOR = 4,
@@ -156,8 +157,8 @@ static const el_renewal *proven_by(const el_session *session,
 }
 
 /* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
- * little time for the next proof would be lost at once, on a slow network or disk. The time is
- * longest after the grant, which was sent before the client had connected. */
+ * little time for the next proof would be lost at once, on a slow network or disk. The cap is higher
+ * for the grant, because the grant was sent before the client had connected. */
 static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
   if (session->hold_deadline != 0) return 0;
   return clamp(PROOF_ROUND_TRIPS * session->answer_ms, 0,
@@ -184,8 +185,8 @@ static void renew_early(el_session *session, int64_t now_ms) {
   session->renew_at = soonest > now_ms ? soonest : now_ms;
 }
 
-/* Applies |proof|, and returns the latest renewal that it proves, or NULL. The first one that it proves
- * may show that the lease was alive until now, so that it proves a later one, too. */
+/* Applies |proof|. Returns the latest renewal that it proves, or NULL. It tries again after each success:
+ * a proven renewal extends |alive_until|, and then the same proof may count for a later one, too. */
 static const el_renewal *prove(el_session *session, const el_sighting *proof,
                                int64_t now_ms) {
   const el_renewal *proven = NULL, *next;
@@ -230,7 +231,7 @@ static void on_read_answer(el_session *session, const el_session_event *event,
   session->read_failures = 0;
   if (event->is_found) on_proof(session, event, now_ms);
   /* If this key is gone, the lease may be alive: read another key. */
-  if (!event->is_found || needs_read(session, now_ms) || is_unread(session))
+  if (event->is_gone || needs_read(session, now_ms) || is_unread(session))
     read_key(session, now_ms, out);
 }
 
@@ -263,8 +264,7 @@ static void abandon(el_session *session, int64_t now_ms,
   lose_lease(session, now_ms, out);
 }
 
-/* Returns the time between two keepalives. A keepalive does not wait for the answer to the last one:
- * on a slow network or disk, it could then be so late that the hold ends. */
+/* Returns the time between two keepalives. */
 static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
   bool is_slow =
       PROOF_ROUND_TRIPS * session->answer_ms >= ttl_ms / RENEW_DIVISOR_MAX;
@@ -350,8 +350,8 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* Awaits the keepalive that was sent at |sent_ms|, and the earlier ones, no more: if their answers
- * still come, they tell less. */
+/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight. A late answer to
+ * an earlier one tells no more than the one that has come. */
 static void end_keepalives(el_session *session, int64_t sent_ms) {
   int n = 0;
   while (n < session->keepalives && session->keepalives_ms[n] <= sent_ms)
@@ -436,6 +436,8 @@ static void on_unused(el_session *session, int64_t now_ms,
 
 /* ---- time ---- */
 
+/* The next keepalive is sent although earlier ones are unanswered. Otherwise slow answers would delay
+ * it until the hold ends. */
 static bool may_renew(const el_session *session) {
   return session->keepalives < EL_SESSION_IN_FLIGHT_MAX;
 }

@@ -21,11 +21,11 @@
  *   renewed the lease was still the leader then.
  * If the terms differ, the session renews the lease again.
  *
- * So every TTL/3 a session sends one keepalive and, while it has holds, one linearizable read of one
- * held key, both at once. If the TTL is under 6 s, it sends them more often, so that a hold outlives
- * an election. If answers are slow for the TTL, it sends them every TTL/10, so that a hold outlives
- * lost packets and a slow disk. None waits for the answers to the last ones. The requests of each
- * acquisition are such proofs, too.
+ * So every TTL/3 a session sends one keepalive and, while keys are held or may become so, one
+ * linearizable read of one of them, both at once. If the TTL is under 6 s, it sends them more often, so
+ * that a hold outlives an election. If an answer takes TTL/10 or longer, it sends them every TTL/10, so
+ * that a hold outlives lost packets and a slow disk. They are sent on time although earlier ones are
+ * unanswered. The requests of each acquisition are such proofs, too.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
@@ -97,6 +97,8 @@ typedef struct el_session_event {
   int64_t rev;   /* read answer, proof: the store's revision */
   /* read answer: the key exists and is attached to our lease */
   bool is_found;
+  /* read answer: the key does not exist any more, or is not attached to our lease */
+  bool is_gone;
   /* holds changed: number of keys that are held or may become so */
   int holds;
   int held; /* holds changed: number of keys that are held */
@@ -106,10 +108,10 @@ typedef struct el_session_event {
 typedef struct el_session_action {
   enum {
     EL_SESSION_SEND_GRANT,     /* request a lease with a new random ID */
-    EL_SESSION_SEND_KEEPALIVE, /* renew the lease, at |sent_ms| */
+    EL_SESSION_SEND_KEEPALIVE, /* renew the lease; the answer has |sent_ms| */
     /* give up all keepalives, because the oldest is not answered */
     EL_SESSION_RESET_KEEPALIVES,
-    EL_SESSION_READ_KEY,    /* read one of these keys, linearizable */
+    EL_SESSION_READ_KEY, /* read a key that is held or may become so, linearizable */
     EL_SESSION_AUDIT_LEASE, /* list the keys of the lease */
     /* revoke the lease |id|; in the state REVOKING, ON_REVOKE_ANSWER follows; in other states the
      * revoke happens in the background */
@@ -164,13 +166,13 @@ typedef enum el_session_end {
 } el_session_end;
 
 enum {
-  /* How many keepalives, and how many reads, may be in flight: as many as are sent within a TTL, at
-   * most every TTL/10. */
+  /* the largest number of keepalives in flight, and of reads: one every TTL/10 for one TTL */
   EL_SESSION_IN_FLIGHT_MAX = 10
 };
 
-/* EL_SESSION_FRESH_PROOF_MS is how long an answer that has shown a key counts as fresh: afterwards
- * the key is read again before a grant, because an admin may have deleted it. */
+/* EL_SESSION_FRESH_PROOF_MS is how long a sight of a key counts as fresh, for el_session_proven_rev and
+ * for an entry that awaits its proof. Afterwards the key is read again before a grant, because an
+ * admin may have deleted it. */
 enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
 
 /* el_session is the state machine of one session. Times are el_now_ms. */

@@ -140,38 +140,39 @@ local function announce_wait(self)
   end
 end
 
--- Waits until every signal that has arrived has been handled. For that it waits for two timers of
--- 0 ms: between their callbacks libuv asks the kernel once for all that is ready, and calls the
--- handlers of the signals.
+-- Waits until every signal that has arrived has been handled. libuv calls an idle handle once per
+-- iteration of its loop, before it asks the kernel for what is ready. So between two calls it has
+-- called the handlers of the signals.
 local function handle_pending_signals()
-  local thread, timer = coroutine.running(), uv.new_timer()
-  for _ = 1, 2 do
-    timer:start(0, 0, function()
-      assert(coroutine.resume(thread))
-    end)
-    coroutine.yield()
-  end
-  timer:close()
+  local thread, idle = coroutine.running(), uv.new_idle()
+  idle:start(function()
+    assert(coroutine.resume(thread))
+  end)
+  coroutine.yield()
+  coroutine.yield()
+  idle:close()
 end
 
--- Notes the time of the grant. With --once-per, asks etcd whether the run is due.
+-- Tells whether the command may start: with --once-per, etcd says whether the run is due, and the
+-- lock must still be held. Signals that came during the wait are handled before, because they are
+-- not for the command.
 -- @return true; or nil, message, code
-local function confirm(self, lock)
+local function may_start(self, lock)
   self._granted_at = core.now()
-  if not lock:held() then
-    local _, message, code = lock:check() -- tells why
-    return nil, message, code
-  end
   if self._args.once_per then
     local is_due, message, code = once.check(lock, self._started_at, self._args.once_per)
     if not is_due then
       return nil, message, code
     end
   end
+  handle_pending_signals()
+  if not lock:held() then
+    return lock:check() -- tells why
+  end
   return true
 end
 
--- Waits for the lock, and confirms it. If that fails, prints the reason.
+-- Waits for the lock, and finds out whether the command may start. If not, prints the reason.
 -- @return lock; or nil, exit status
 local function acquire(self)
   local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
@@ -180,15 +181,14 @@ local function acquire(self)
   if stop_announcing then
     stop_announcing()
   end
-  local is_confirmed
+  local is_ok
   if lock then
-    is_confirmed, message, code = confirm(self, lock)
-    handle_pending_signals() -- signals during the wait are not for the child
+    is_ok, message, code = may_start(self, lock)
   end
   self._is_waiting = false
   if self._signal_status then
     return nil, self._signal_status
-  elseif not is_confirmed then
+  elseif not is_ok then
     local status = fail(self, message, code)
     if lock then
       lock:unlock()
@@ -254,7 +254,7 @@ local function run_child(self)
   local message, status
   self._child, message, status = Child.start(self._args.command, {
     ETCD_LOCK_KEY = self._lock:key(),
-    ETCD_LOCK_REV = ("%.0f"):format(self._lock._core:held_rev()),
+    ETCD_LOCK_REV = ("%.0f"):format(self._lock:_held_rev()),
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
   }, self._handling.blocked, function(what, number)
     self._child = nil
