@@ -196,6 +196,7 @@ static void run_open(el_command *command) {
       .watch_cache = el_watch_cache_new(shared->watches, timers),
       .ttl_ms = options->plain.ttl_ms,
       .lock_delay_ms = options->plain.lock_delay_ms,
+      .key_checked = el_entry_driver_key_checked,
       .found_key = on_key_found};
   el_session_driver_init(&cl->session);
   shared->queues = el_local_queues_new(&cl->session, &options->plain.handoff);

@@ -445,8 +445,8 @@ void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
   step(driver, &actions);
 }
 
-static void on_key_checked(el_checked_key *key, bool is_found,
-                           bool is_detached) {
+void el_entry_driver_key_checked(el_checked_key *key, bool is_found,
+                                 bool is_detached) {
   el_entry_driver *driver = EL_CONTAINER_OF(key, el_entry_driver, checked_key);
   if (is_found) {
     el_entry_driver_signal(driver, EL_ENTRY_ON_KEY_SEEN);
@@ -466,7 +466,7 @@ void el_client_session_settle_proving(el_client_session *session) {
     next = TAILQ_NEXT(driver, proving_link);
     if (driver->entry.state == EL_ENTRY_PROVING) {
       if (is_proven) el_entry_driver_signal(driver, EL_ENTRY_ON_LEASE_PROVEN);
-    } else if (renewed_ms >= driver->entry.confirm_ms) {
+    } else if (renewed_ms >= driver->entry.since_ms) {
       el_entry_driver_signal(driver, EL_ENTRY_ON_LEASE_CONFIRMED);
     }
   }
@@ -484,7 +484,6 @@ void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                 el_session_driver_session(session->driver));
   el_keys_init(&driver->keys, name, &own);
   driver->timer.on_due = on_timer;
-  driver->checked_key.on_checked = on_key_checked;
   driver->checked_key.keys = &driver->keys;
 }
 

@@ -86,12 +86,17 @@ void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
  * this client waits until the key of the entry is deleted. @thread io */
 void el_entry_driver_expedite(el_entry_driver *driver);
 
+/* el_entry_driver_key_checked tells the entry of |key| what a lease check has found: see
+ * el_client_session. @thread io */
+void el_entry_driver_key_checked(el_checked_key *key, bool is_found,
+                                 bool is_detached);
+
 /* el_entry_driver_end_session tells the entry that its session has ended. |end| says how.
  * @thread io */
 void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end);
 
 /* el_client_session_settle_proving signals ON_LEASE_PROVEN to the PROVING entries of |session|, if its
- * lease is proven now, and ON_LEASE_CONFIRMED to each CONFIRMING entry whose |confirm_ms| is not later
+ * lease is proven now, and ON_LEASE_CONFIRMED to each CONFIRMING entry whose |since_ms| is not later
  * than the last answered keepalive was sent. @thread io */
 void el_client_session_settle_proving(el_client_session *session);
 

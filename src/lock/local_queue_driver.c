@@ -589,7 +589,7 @@ static void signal_entry(client_entry *at, int signal) {
 static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
   queue_driver *queue = waiter->queue;
   el_grant what = {.token = at->driver.entry.rev,
-                   .held_rev = at->driver.entry.held_rev,
+                   .held_rev = at->driver.entry.watch_rev,
                    .mod_rev = mod_rev,
                    .keys = &at->driver.keys,
                    .deadline = el_session_driver_hold_deadline(

@@ -232,7 +232,8 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
             ? find_checked(check, check->rev != 0 ? check->rev : seen.own.rev)
             : NULL;
   if (key != NULL) {
-    key->on_checked(key, event.is_found, is_there && !event.is_found);
+    check->driver->owner->key_checked(key, event.is_found,
+                                      is_there && !event.is_found);
   }
   note_result(check->driver, &answer->err);
   step(check->driver, &event);

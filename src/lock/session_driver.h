@@ -37,9 +37,6 @@ enum {
  * el_entry_driver. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
-  /* on_checked is called when a lease check has found the key, or not. |is_detached|: it has found
-   * the key attached to another lease or to none. */
-  void (*on_checked)(el_checked_key *key, bool is_found, bool is_detached);
   const el_keys *keys;
   int64_t rev;  /* create_revision of the key; 0: its put is in flight */
   bool is_held; /* the key is listed and held */
@@ -56,6 +53,9 @@ struct el_client_session {
   el_watch_cache *watch_cache;
   int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
   int64_t lock_delay_ms; /* 0: none */
+  /* key_checked is called when a lease check has found the listed |key|, or not. |is_detached|: it has
+   * found the key attached to another lease or to none. */
+  void (*key_checked)(el_checked_key *key, bool is_found, bool is_detached);
   /* found_key is called for each key that an audit finds attached to |lease|, the lease of the
    * session. */
   void (*found_key)(el_client_session *session, int64_t lease, el_bytes key);

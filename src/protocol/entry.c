@@ -241,8 +241,8 @@ static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
                               int64_t now_ms, el_entry_actions *out) {
   unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
-  entry->seen_ms = now_ms;
-  entry->held_rev = answer->rev;
+  entry->since_ms = now_ms;
+  entry->watch_rev = answer->rev;
   entry->failures = 0;
   entry->wake_at = 0;
   if (!answer->is_serializable) report_proof(answer, out);
@@ -452,7 +452,7 @@ static void on_delete_answer(el_entry *entry, const el_entry_answer *answer,
   } else if (entry->must_report_release && !answer->is_deleted &&
              entry->may_be_deleted && !entry->has_session_ended) {
     entry->state = EL_ENTRY_CONFIRMING;
-    entry->confirm_ms = now_ms;
+    entry->since_ms = now_ms;
     push(out, EL_ENTRY_CONFIRM_LEASE);
   } else {
     end_release(entry,
@@ -513,7 +513,7 @@ static void on_acquire(el_entry *entry, bool trying, el_entry_actions *out) {
 /* Watches the key of a hold. False: it is watched already. */
 static bool watch_own_key(el_entry *entry, el_entry_actions *out) {
   if (entry->is_watching) return false;
-  watch(entry, out, (el_queue_key){0}, entry->rev);
+  watch(entry, out, (el_queue_key){0}, entry->watch_rev);
   return true;
 }
 
@@ -600,7 +600,7 @@ void el_entry_key_changed(el_entry *entry, int64_t rev, el_key_change change,
 static void on_lease_proven(el_entry *entry, int64_t now_ms,
                             el_entry_actions *out) {
   if (entry->state != EL_ENTRY_PROVING) return;
-  if (now_ms < entry->seen_ms + EL_SESSION_FRESH_PROOF_MS) {
+  if (now_ms < entry->since_ms + EL_SESSION_FRESH_PROOF_MS) {
     entry->state = EL_ENTRY_HELD;
     entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
     push(out, EL_ENTRY_REPORT_GRANTED)->key.rev = entry->rev;
@@ -746,7 +746,7 @@ void el_entry_step(el_entry *entry, el_entry_signal signal, int64_t now_ms,
       on_lease_proven(entry, now_ms, out);
       return;
     case EL_ENTRY_ON_KEY_SEEN:
-      entry->seen_ms = now_ms;
+      if (entry->state == EL_ENTRY_PROVING) entry->since_ms = now_ms;
       return;
     case EL_ENTRY_ON_EXPIRED:
       on_expired(entry, now_ms, out);

@@ -113,7 +113,7 @@ typedef enum el_entry_signal {
   /* PROVING: a lease check has just found our key; no older key can have come since */
   EL_ENTRY_ON_KEY_SEEN,
   EL_ENTRY_ON_EXPIRED, /* the hold deadline has passed */
-  /* CONFIRMING: the lease was alive at |confirm_ms| or later */
+  /* CONFIRMING: the lease was alive at |since_ms| or later */
   EL_ENTRY_ON_LEASE_CONFIRMED,
   EL_ENTRY_ON_MAX_HOLD, /* max_hold has passed */
   /* the key was handed off, or lingers: watch it */
@@ -248,14 +248,12 @@ typedef struct el_entry {
   int32_t lock_delay_ms;
   int64_t lease;   /* ID of the session's lease */
   int64_t wake_at; /* when to give ON_TIMER; 0: never */
-  int64_t seen_ms; /* PROVING: when an answer showed our key last */
-  /* PROVING or HELD: a revision at which no older key blocked ours */
-  int64_t held_rev;
-  int64_t confirm_ms;       /* CONFIRMING: when this state began */
+  /* PROVING: when an answer showed our key last; CONFIRMING: when this state began */
+  int64_t since_ms;
   int64_t bound_rev;        /* TRYING: as in the action */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
   el_queue_key predecessor; /* WAITING: the key that is watched */
-  /* revision up to which the state of the watched key is known */
+  /* Revision up to which the state of the watched key is known. PROVING, HELD: of our own key. */
   int64_t watch_rev;
 } el_entry;
 
