@@ -266,10 +266,9 @@ static void abandon(el_session *session, int64_t now_ms,
 
 /* Returns the time between two keepalives. */
 static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
-  bool is_slow =
-      PROOF_ROUND_TRIPS * session->answer_ms >= ttl_ms / RENEW_DIVISOR_MAX;
-  return is_slow
-             ? ttl_ms / SLOW_DIVISOR
+  int64_t slow_ms = ttl_ms / SLOW_DIVISOR;
+  return session->answer_ms >= slow_ms
+             ? slow_ms
              : clamp(ttl_ms - ELECTION_MS - ANSWER_TIMES * session->answer_ms,
                      ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
 }
@@ -350,8 +349,8 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight. A late answer to
- * an earlier one tells no more than the one that has come. */
+/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight: the earlier ones
+ * need no answer any more. If one comes, a read in flight may still prove it. */
 static void end_keepalives(el_session *session, int64_t sent_ms) {
   int n = 0;
   while (n < session->keepalives && session->keepalives_ms[n] <= sent_ms)
