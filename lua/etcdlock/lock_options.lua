@@ -11,9 +11,9 @@ local VALUE_MAX = 4096 -- bytes
 -- @table lock_options
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
 --   takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits
---   that long even if etcd is unreachable. Without a limit, it fails with `unavailable` after 5 s
---   if etcd has never answered this client, or later if an attempt to connect is under way that may
---   take longer: the first one, or one that gives the name servers more time
+--   that long even if etcd is unreachable. Without a limit, it fails with `unavailable` if etcd has
+--   never answered this client: after 5 s if connections fail for a known cause (they are refused,
+--   for example), otherwise after 30 s
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,

@@ -111,5 +111,5 @@ it("the first wait without a timeout ends if no name server answers", function()
   local seconds, code, message = lock "a"
   assert.equal("unavailable", code)
   assert.matches("the host name cannot be resolved", message)
-  assert.is_true(seconds < 11 + wait.SLACK, seconds .. " s")
+  assert.is_true(seconds < 13 + wait.SLACK, seconds .. " s")
 end)

@@ -171,7 +171,7 @@ describe("a call while etcd is paused", function()
 
   it("returns by its deadline, and a failed one changes nothing in etcd", function()
     local etcd = private_etcd()
-    local children = start_many(#CALLS + 1, etcd, 60)
+    local children = start_many(#CALLS + 1, etcd, 120)
     local fresh = table.remove(children)
     for i, child in ipairs(children) do take(child, "stop/" .. i) end
     etcd:pause()
@@ -188,7 +188,7 @@ describe("a call while etcd is paused", function()
     for i, call in ipairs(CALLS) do
       check(children[i], call[1], call[2], call[3], call[4])
     end
-    check(fresh, "the first lock of a client", "unavailable", 5, 5)
+    check(fresh, "the first lock of a client", "unavailable", 30, 30)
 
     etcd:resume()
     -- All clients but those that called unlock or close still hold their locks, and the other

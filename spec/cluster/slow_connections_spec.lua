@@ -109,6 +109,17 @@ it("a wait without a timeout goes on if the first answers take longer than 5 s",
   assert.is_true(assert(client:lock "a"):held())
 end)
 
+-- Regression 235. Without a timeout, the first wait failed after 5 s, also if a load balancer led
+-- two connections in a row to a member that hangs.
+it("the first wait without a timeout goes on for 8 s while connections are accepted", function()
+  proxy:swallow()
+  local pending = connect({ endpoints = proxy:endpoint() }):lock_async "a"
+  wait.sleep(8)
+  assert.is_false((pending:step()))
+  proxy:forward()
+  assert.is_true(wait.eventually(function() return (pending:step()) end, 10, "a lock"):held())
+end)
+
 -- Regression 193. The first hold was lost within a second, or granted only after three more round
 -- trips: a keepalive was answered before there was a key to read, and the hold deadline that the
 -- grant of the lease gave ended while the client waited for the next proof.

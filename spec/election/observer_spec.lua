@@ -302,4 +302,19 @@ describe("an observer of an etcd that was never reached", function()
     assert_fails("unavailable", observer:next())
     assert.is_true(wait.now() - from < 8 + wait.SLACK)
   end)
+
+  -- Regression 236. Without a timeout, `next` failed after 5 s, also if the network was only slow.
+  it("waits longer if there is no answer yet", function()
+    local proxy = Swallow.start(suite.endpoint())
+    finally(function() proxy:stop() end)
+    proxy:swallow()
+    clients.keep(assert(mine:campaign "1"))
+    local child = proc.lua([[
+      local client = require("etcdlock").connect { endpoints = ... }
+      print(client:election(select(2, ...)):observe():next())
+    ]], proxy:endpoint(), prefix .. "boss")
+    wait.sleep(8)
+    proxy:forward()
+    child:expect "^1\t"
+  end)
 end)

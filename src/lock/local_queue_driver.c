@@ -484,8 +484,7 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
 
 /* ---- timeouts ---- */
 
-/* Milliseconds between two looks whether etcd may be reached yet: a call may end this much after its
- * deadline. */
+/* Milliseconds between two looks whether it is known why etcd cannot be reached. */
 enum { CONTACT_STEP_MS = 250 };
 
 static bool waits_for_contact(const el_waiter *waiter) {
@@ -522,22 +521,21 @@ static void stop_wait(el_waiter *waiter, const el_error *err) {
   step(waiter->queue, &leave);
 }
 
-/* Tells whether a connection that was begun before the first deadline of |waiter| may answer yet. */
-static bool may_answer(const el_waiter *waiter) {
-  return el_request_queue_may_answer(
-      waiter->queue->queues->session->shared->requests,
-      waiter->timer.at_ms - (waiter->timeout_ms - EL_FIRST_CONTACT_MS));
+/* Tells whether |waiter|, which waits for the first contact, need not give up yet. */
+static bool may_get_contact(const el_waiter *waiter) {
+  return waiter->timeout_ms < EL_FIRST_CONTACT_MAX_MS &&
+         !el_request_queue_knows_cause(
+             waiter->queue->queues->session->shared->requests);
 }
 
 /* Fails the wait of |waiter| at its deadline. A wait without a timeout goes on during an outage. It
- * has a deadline only until etcd is first reached, because the address may be wrong. If the network
- * or the name server is slow, that deadline is later. */
+ * has a deadline only until etcd is first reached, because the address may be wrong. */
 static void on_deadline(el_waiter *waiter) {
   bool endless = waiter->deadline_ms == INT64_MAX;
   el_error err;
   /* etcd was reached in the meantime, so the wait goes on without a deadline */
   if (endless && !waits_for_contact(waiter)) return;
-  if (endless && may_answer(waiter)) {
+  if (endless && may_get_contact(waiter)) {
     waiter->timeout_ms += CONTACT_STEP_MS;
     el_timers_set(timers_of(waiter->queue), &waiter->timer,
                   waiter->timer.at_ms + CONTACT_STEP_MS);

@@ -16,9 +16,12 @@
 
 enum {
   /* If etcd was never reached, a wait without a timeout fails after this many milliseconds, because
-   * the address may be wrong, or later (el_channel_may_answer). It is as long as a resolver waits
-   * for the first name server, and longer than the first attempt to connect. */
-  EL_FIRST_CONTACT_MS = 5000
+   * the address may be wrong, if it is known then why connections fail (el_channel_knows_cause). It
+   * is as long as a resolver waits for the first name server. */
+  EL_FIRST_CONTACT_MS = 5000,
+  /* The same if the cause remains unknown, because etcd may be slow, or a load balancer may lead to
+   * a member that hangs. It is enough for three attempts to connect. */
+  EL_FIRST_CONTACT_MAX_MS = 30000
 };
 
 /* el_local_queues is the set of all local queues of one client. */

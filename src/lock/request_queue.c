@@ -688,9 +688,8 @@ const el_error *el_request_queue_backoff_error(const el_request_queue *queue) {
   return queue->backoff_ms != 0 ? &queue->shared->unreachable : NULL;
 }
 
-bool el_request_queue_may_answer(const el_request_queue *queue,
-                                 int64_t before_ms) {
-  return el_channel_may_answer(el_auth_channel(queue->shared->auth), before_ms);
+bool el_request_queue_knows_cause(const el_request_queue *queue) {
+  return el_channel_knows_cause(el_auth_channel(queue->shared->auth));
 }
 
 const char *el_request_queue_address(const el_request_queue *queue) {

@@ -97,9 +97,8 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
 /* el_request_queue_has_contact tells whether etcd has ever answered. @thread io */
 bool el_request_queue_has_contact(const el_request_queue *queue);
 
-/* el_request_queue_may_answer is el_channel_may_answer. @thread io */
-bool el_request_queue_may_answer(const el_request_queue *queue,
-                                 int64_t before_ms);
+/* el_request_queue_knows_cause is el_channel_knows_cause. @thread io */
+bool el_request_queue_knows_cause(const el_request_queue *queue);
 
 /* el_request_queue_wrong_cluster returns the error that says that another cluster answers. NULL:
  * all answers so far are from the same cluster. @thread io */

@@ -180,8 +180,8 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
-/* client:outage(key) returns the reason for which etcd is unreachable; nil: etcd is not known to be
- * unreachable. A caller that fails at once while etcd is unreachable passes |key|: the client then
+/* client:outage(key) returns the reason for which etcd is unreachable, and whether it is more than
+ * that no answer came in time; nil: etcd is not known to be unreachable. A caller that fails at once while etcd is unreachable passes |key|: the client then
  * reads |key| in the background, to find out when etcd answers again. Other callers pass nil. */
 static el_nret l_client_outage(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
@@ -195,7 +195,8 @@ static el_nret l_client_outage(lua_State *L) {
             : el_breaker_is_open(breaker, &err);
   }
   lua_pushstring(L, is_outage ? err.text : NULL); /* nil for NULL */
-  return 1;
+  lua_pushboolean(L, is_outage && !err.is_unexplained && !err.is_unanswered);
+  return 2;
 }
 
 /* client:suspect_outage(key) records that a call got no answer. From then on client:outage(key)

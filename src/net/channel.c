@@ -79,7 +79,6 @@ typedef struct member_state {
   grpc_channel *grpc;          /* NULL: the next call creates it */
   socket_mutator *mutator;     /* the socket mutator of |grpc| */
   int dns_ms, connect_ms;      /* the time limits of its attempts to connect */
-  int64_t created_ms;          /* by el_now_ms: when |grpc| was created */
   int64_t connecting_since_ms; /* by el_now_ms; 0: it does not matter */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
@@ -556,7 +555,7 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
     at->mutator = new_mutator();
     at->connect_ms = connect_timeout_ms(at);
     at->dns_ms = ch->is_dns_slow ? LONG_DNS_MS : DNS_MS;
-    at->created_ms = at->connecting_since_ms = el_now_ms();
+    at->connecting_since_ms = el_now_ms();
     at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator,
                               at->connect_ms, at->dns_ms);
   }
@@ -640,25 +639,6 @@ int64_t el_channel_connecting_ms(const el_channel *ch) {
              : connect_timeout_ms(&ch->members[ch->current]);
 }
 
-/* Tells whether the attempt to connect may succeed although others have failed. */
-static bool is_promising(const member_state *at) {
-  return is_connecting(at) &&
-         (at->ch->n_failed == 0 || at->dns_ms == LONG_DNS_MS);
-}
-
-bool el_channel_may_answer(const el_channel *ch, int64_t before_ms) {
-  bool is_silent_now = el_health_is_silent(&ch->health);
-  for (size_t i = 0; i < ch->n; i++) {
-    const member_state *at = &ch->members[i];
-    if (at->created_ms < before_ms &&
-        (is_promising(at) || (el_channel_is_connected(ch, i) &&
-                              (i != ch->current || !is_silent_now)))) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* ---- why connections fail ---- */
 
 static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
@@ -685,15 +665,21 @@ static void diagnose(member_state *at) {
       at->endpoint.address, at->endpoint.is_unix, on_diagnosed, at);
 }
 
+bool el_channel_knows_cause(const el_channel *ch) {
+  int64_t now = el_now_ms();
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].cause_until_ms <= now) return false;
+  }
+  return true;
+}
+
 /* Returns whether connections to every member fail, each for a cause that a retry does not
  * remove. */
 static bool is_hopeless(const el_channel *ch) {
-  int64_t now = el_now_ms();
   for (size_t i = 0; i < ch->n; i++) {
-    const member_state *at = &ch->members[i];
-    if (at->cause_until_ms <= now || at->cause.is_retriable) return false;
+    if (ch->members[i].cause.is_retriable) return false;
   }
-  return true;
+  return el_channel_knows_cause(ch);
 }
 
 /* Drops all gRPC channels and all causes that diagnoses have found. It is called after the

@@ -41,7 +41,7 @@ int64_t el_health_limit_ms(const el_health *health) {
   return limit > measured ? limit : measured;
 }
 
-bool el_health_is_silent(const el_health *health) {
+static bool is_silent(const el_health *health) {
   return el_now_ms() >= health->quiet_since_ms + el_health_limit_ms(health);
 }
 
@@ -89,8 +89,7 @@ static void on_timer(el_timer *timer) {
     if (health->is_connected(health)) start_calls(health);
     is_overtaken = health->is_overtaken(health);
   }
-  if (is_overtaken ||
-      (el_health_is_silent(health) && health->is_unresponsive(health))) {
+  if (is_overtaken || (is_silent(health) && health->is_unresponsive(health))) {
     cancel_before(health, INT64_MAX);
     health->on_unresponsive(health);
   } else {

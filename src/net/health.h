@@ -90,9 +90,6 @@ void el_health_moved(el_health *health);
 /* el_health_limit_ms returns how long an answer may take. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
 
-/* el_health_is_silent tells whether the member in use has not answered for the limit. @thread io */
-bool el_health_is_silent(const el_health *health);
-
 /* el_health_restart cancels all pending calls, so that their callers send them again, and forgets how
  * often the limit has passed. @thread io */
 void el_health_restart(el_health *health);

@@ -12,7 +12,7 @@ local M = {}
 local PATIENCE = tonumber(os.getenv "PATIENCE") or 4
 
 -- Seconds that a busy machine may be late: added to upper limits in assertions. Less than the 5 s
--- after which a client gives up an etcd that has never answered.
+-- after which a client gives up an etcd that has always refused connections.
 M.SLACK = math.min(PATIENCE, 4.5)
 
 -- Returns the TTL, in whole seconds, of a lease that must not expire because the machine is
