@@ -221,16 +221,17 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
                             .rev = answer->rev};
   el_entry_answer seen;
   el_checked_key *key;
+  int64_t rev;
   bool is_there;
   el_lock_txn_read(&check->keys, &READ_CHECK, answer, &seen);
   event.outcome = seen.outcome;
-  is_there = event.outcome.is_done && !seen.is_partial && seen.own.rev != 0 &&
-             (seen.own.rev == check->rev || check->rev == 0);
+  rev = check->rev != 0 ? check->rev : seen.own.rev;
+  is_there = event.outcome.is_done && !seen.is_partial && rev != 0 &&
+             seen.own.rev == rev;
   event.is_found = is_there && seen.own.lease == check->keys.lease;
   event.is_gone = event.outcome.is_done && !event.is_found && check->rev != 0;
-  key = event.outcome.is_done
-            ? find_checked(check, check->rev != 0 ? check->rev : seen.own.rev)
-            : NULL;
+  /* a key whose put is in flight need not be there yet */
+  key = event.outcome.is_done && rev != 0 ? find_checked(check, rev) : NULL;
   if (key != NULL) {
     check->driver->owner->key_checked(key, event.is_found,
                                       is_there && !event.is_found);
@@ -468,9 +469,9 @@ void el_session_driver_remove_key(el_session_driver *driver,
 
 void el_session_driver_update_holds(el_session_driver *driver) {
   el_session_event holds = {.kind = EL_SESSION_ON_HOLDS_CHANGED,
-                            .holds = driver->n_keys,
+                            .listed = driver->n_keys,
                             .held = driver->n_held};
-  if (driver->n_keys != driver->session.holds ||
+  if (driver->n_keys != driver->session.listed ||
       driver->n_held != driver->session.held) {
     step(driver, &holds);
   }

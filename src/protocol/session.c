@@ -118,7 +118,7 @@ static void check_expiry(el_session *session, int64_t now_ms,
   if (session->hold_deadline != 0 && now_ms >= session->hold_deadline) {
     session->hold_deadline = 0;
     lose_holds(session, now_ms);
-    if (session->holds > 0) {
+    if (session->listed > 0) {
       push(out, EL_SESSION_REPORT_EXPIRED);
     }
   }
@@ -206,7 +206,8 @@ static void on_proof(el_session *session, const el_session_event *event,
 
 static void read_key(el_session *session, int64_t now_ms,
                      el_session_actions *out) {
-  if (session->holds == 0 || session->reads == EL_SESSION_IN_FLIGHT_MAX) return;
+  if (session->listed == 0 || session->reads == EL_SESSION_IN_FLIGHT_MAX)
+    return;
   session->reads++;
   session->read_at = 0;
   session->read_ms = now_ms;
@@ -215,9 +216,9 @@ static void read_key(el_session *session, int64_t now_ms,
 
 static void on_holds_changed(el_session *session,
                              const el_session_event *event) {
-  session->holds = event->holds;
+  session->listed = event->listed;
   session->held = event->held;
-  if (event->holds == 0) session->read_at = 0;
+  if (event->listed == 0) session->read_at = 0;
 }
 
 static void on_read_answer(el_session *session, const el_session_event *event,
@@ -376,7 +377,7 @@ static void on_keepalive_answer(el_session *session,
     if (prove(session, &session->seen, now_ms) == &session->renewals[0]) return;
     if (needs_read(session, now_ms)) {
       read_key(session, now_ms, out);
-    } else if (session->holds > 0 && session->reads == 0 &&
+    } else if (session->listed > 0 && session->reads == 0 &&
                session->read_at == 0) {
       renew_early(session, now_ms); /* its read did not prove it */
     }

@@ -72,7 +72,8 @@ typedef struct el_session_event {
     EL_SESSION_ON_PROOF,
     /* etcd rejected a put, because the lease does not exist */
     EL_SESSION_ON_LEASE_GONE,
-    EL_SESSION_ON_HOLDS_CHANGED, /* |holds| keys are held or may become so */
+    /* |listed| keys are held or may become so, and |held| are held */
+    EL_SESSION_ON_HOLDS_CHANGED,
     /* revoke the lease, or leave it to expire */
     EL_SESSION_ON_CLOSE,
     /* end at once, and count the lease as lost; it is revoked in the background, unless the lock
@@ -100,7 +101,7 @@ typedef struct el_session_event {
   /* read answer: the key does not exist any more, or is not attached to our lease */
   bool is_gone;
   /* holds changed: number of keys that are held or may become so */
-  int holds;
+  int listed;
   int held; /* holds changed: number of keys that are held */
 } el_session_event;
 
@@ -209,7 +210,7 @@ typedef struct el_session {
   int64_t read_ms;       /* when the last read of a key was sent */
   uint8_t reads;         /* reads of a key in flight */
   uint8_t read_failures; /* failed reads in a row */
-  int holds;             /* keys that are held or may become so */
+  int listed;            /* keys that are held or may become so */
   int held;              /* keys that are held */
   /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost */
   int64_t keep_lease_until;
