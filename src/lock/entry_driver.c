@@ -323,15 +323,12 @@ static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
   bool is_held = entry->state == EL_ENTRY_HELD;
-  /* A key is listed before its grant, so that keepalives are proven while the grant takes long. A key
-   * whose put is in flight is listed only if no other key is. */
+  /* A key is listed before its grant, and while its put is in flight, so that keepalives are proven
+   * while the grant takes long. */
   bool is_listed =
-      is_entry_proving || is_held ||
-      (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0) ||
-      ((entry->state == EL_ENTRY_ENQUEUING ||
-        entry->state == EL_ENTRY_TRYING) &&
-       !el_session_driver_has_other_key(driver->session->driver,
-                                        &driver->checked_key));
+      is_entry_proving || is_held || entry->state == EL_ENTRY_ENQUEUING ||
+      entry->state == EL_ENTRY_TRYING ||
+      (entry->state == EL_ENTRY_WAITING && entry->predecessor.rev == 0);
   note_proving(driver, is_entry_proving || entry->state == EL_ENTRY_CONFIRMING);
   if (is_listed) {
     driver->checked_key.rev = entry->rev;

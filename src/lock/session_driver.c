@@ -452,11 +452,6 @@ void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key,
   driver->n_keys++;
 }
 
-bool el_session_driver_has_other_key(const el_session_driver *driver,
-                                     const el_checked_key *key) {
-  return driver->n_keys > is_listed(key);
-}
-
 void el_session_driver_remove_key(el_session_driver *driver,
                                   el_checked_key *key) {
   if (!is_listed(key)) return;

@@ -191,10 +191,6 @@ const el_error *el_session_driver_last_error(const el_session_driver *driver);
 void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key,
                                bool is_held);
 
-/* el_session_driver_has_other_key tells whether a key other than |key| is listed. @thread io */
-bool el_session_driver_has_other_key(const el_session_driver *driver,
-                                     const el_checked_key *key);
-
 /* el_session_driver_remove_key removes |key| from the list. If |key| is not listed, the function
  * does nothing. @thread io */
 void el_session_driver_remove_key(el_session_driver *driver,
