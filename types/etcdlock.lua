@@ -73,7 +73,7 @@
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits that long even if etcd is unreachable. Without a limit, it fails with `unavailable` if etcd has never answered this client: after 5 s if connections fail for a known cause (they are refused, for example), otherwise after 30 s (default: that of `connect`)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits that long even if etcd is unreachable. Without a limit, it fails with `unavailable` if etcd has never answered this client: after 5 s if it is known by then why no endpoint can be reached (connections are refused, for example), otherwise as soon as that is known, at the latest after 30 s (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
 ---@field linger? etcdlock.seconds time to keep the lock for this client after each last `unlock`, up to 86400. Until then, the client takes the lock again with the same token and without a request. If another client wants the lock, or this client wants it in another mode, the client deletes the key as soon as it is not held: normally at once, at the latest after a third of the TTL. A lingering lock costs a read every third of the TTL. Not for a client with a `lock_delay` (default: none)
 ---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold, but each call for a permit of a semaphore gets another permit (default: the running coroutine)
@@ -849,7 +849,7 @@ local observer = {}
 ---to one of them.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
 ---`timeout` and `unavailable` (etcd is unreachable) the program may call `next` again.
----@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd is unreachable. But if etcd has never answered this observer, the address may be wrong: then it fails with `unavailable`, after 5 s if the cause is known, otherwise after 30 s
+---@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd is unreachable. But if etcd has never answered this client, it fails with `unavailable` as `client:lock` does
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code

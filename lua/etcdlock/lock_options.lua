@@ -12,8 +12,9 @@ local VALUE_MAX = 4096 -- bytes
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
 --   takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits
 --   that long even if etcd is unreachable. Without a limit, it fails with `unavailable` if etcd has
---   never answered this client: after 5 s if connections fail for a known cause (they are refused,
---   for example), otherwise after 30 s
+--   never answered this client: after 5 s if it is known by then why no endpoint can be reached
+--   (connections are refused, for example), otherwise as soon as that is known, at the latest after
+--   30 s
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,

@@ -30,9 +30,6 @@ local RETRY_INTERVAL = 0.5
 -- Shortest time in seconds that a read gets, also if less is left of the timeout of `next`. A read
 -- may end 0.1 s after its deadline, so `next` may end up to 0.25 s after its timeout.
 local READ_TIMEOUT_MIN = 0.15
--- Seconds for which `next` without a timeout waits for an etcd that has never answered. The first
--- wait for a lock lasts as long.
-local FIRST_CONTACT = 30
 
 -- Returns `text` with the name of the election in front.
 local function make_message(self, text)
@@ -110,18 +107,17 @@ local function is_unreported(self)
   return leader ~= reported
 end
 
--- Returns true if `next` goes on after a step has failed with `code`, when it has lasted `seconds`.
+-- Returns the time (core.now) at which a call of `next` ends that began at `began`. Without a timeout
+-- it does not wait for ever for an etcd that has never answered, because the address may be wrong.
+local function get_end(self, began, timeout)
+  return began + (timeout or self._client._core:wait_limit())
+end
+
+-- Returns true if `next` goes on after a step has failed with `code`, when `left` seconds are left.
 -- During an outage `next` waits until etcd answers again, unless the client has the option
--- fail_fast. But without a timeout it does not wait for ever for an etcd that has never answered,
--- because the address may be wrong.
-local function may_go_on(self, code, timeout, seconds)
-  if code ~= "unavailable" or self._client._fail_fast then
-    return false
-  elseif timeout or self._reads > 0 then
-    return seconds < (timeout or math.huge)
-  end
-  local _, is_cause_known = self._client._core:outage()
-  return seconds < FIRST_CONTACT and not is_cause_known
+-- fail_fast.
+local function may_go_on(self, code, left)
+  return code == "unavailable" and not self._client._fail_fast and left > 0
 end
 
 -- Returns nil, message, code for a call whose timeout is over.
@@ -142,8 +138,8 @@ end
 -- to one of them.
 -- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
 --   0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd
---   is unreachable. But if etcd has never answered this observer, the address may be wrong: then it
---   fails with `unavailable`, after 5 s if the cause is known, otherwise after 30 s
+--   is unreachable. But if etcd has never answered this client, it fails with `unavailable` as
+--   `client:lock` does
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key
 -- @treturn token of the leader
@@ -158,10 +154,11 @@ function Observer:next(timeout)
     return nil, message, code
   end
   local began = core.now()
-  local deadline = began + (timeout or math.huge)
+  local left = get_end(self, began, timeout) - began
   repeat
     local ok
-    ok, message, code = step(self, deadline - core.now())
+    ok, message, code = step(self, left)
+    left = get_end(self, began, timeout) - core.now()
     if ok and is_unreported(self) then
       local leader = self._leader
       self._reported = leader
@@ -169,10 +166,10 @@ function Observer:next(timeout)
         return false
       end
       return leader.value, leader.key, leader.token
-    elseif not ok and not may_go_on(self, code, timeout, core.now() - began) then
+    elseif not ok and not may_go_on(self, code, left) then
       return nil, message, code
     end
-  until core.now() >= deadline
+  until left <= 0
   return fail_at_timeout(self, timeout)
 end
 

@@ -120,6 +120,33 @@ it("the first wait without a timeout goes on for 8 s while connections are accep
   assert.is_true(wait.eventually(function() return (pending:step()) end, 10, "a lock"):held())
 end)
 
+-- Regression 238. The first wait without a timeout failed after 5 s because connections had been
+-- refused, although a connection had been opened since.
+it("the first wait without a timeout goes on if a connection is opened after 3 s", function()
+  local number = port.free()
+  local pending = connect({ endpoints = "http://127.0.0.1:" .. number }):lock_async "a"
+  wait.sleep(3)
+  local late = Swallow.start(suite.endpoint(), number)
+  finally(function() late:stop() end)
+  late:slow(0.9)
+  wait.eventually(function()
+    local lock, message = pending:step()
+    assert.is_not_nil(lock, message)
+    return lock
+  end, 15, "a lock")
+end)
+
+-- Regression 239. The first wait without a timeout failed after 30 s, although etcd had answered
+-- that it had no leader.
+it("a wait without a timeout has no limit if etcd has answered that it has no leader", function()
+  scripted = Scripted.start(suite.endpoint())
+  scripted:answer("LeaseGrant", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  local client = connect { endpoints = scripted:endpoint() }
+  local pending = client:lock_async "a"
+  wait.eventually(function() return client._core:wait_limit() == math.huge end, 5, "no limit")
+  assert.is_false((pending:step()))
+end)
+
 -- Regression 193. The first hold was lost within a second, or granted only after three more round
 -- trips: a keepalive was answered before there was a key to read, and the hold deadline that the
 -- grant of the lease gave ended while the client waited for the next proof.

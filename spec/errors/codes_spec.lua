@@ -157,6 +157,21 @@ describe("a server that is not etcd", function()
 
   it('but speaks HTTP/1 makes calls fail with "protocol" at once', function() assert_no_etcd() end)
 
+  -- Regression 237. The wait went on for ever, because what is wrong with one endpoint counted as
+  -- an answer.
+  it("does not keep the first wait from ending if the other endpoint is refused", function()
+    local endpoint = proc.lua(SERVER):expect "^at (.*)"
+    local client = connect { endpoints = endpoint .. ",127.0.0.1:1", env = false }
+    local pending = client:lock_async "a"
+    local code
+    wait.eventually(function()
+      local ok, _, why = pending:step()
+      code = why
+      return ok == nil
+    end, 6 + wait.SLACK, "the end of the wait")
+    assert.equal("unavailable", code)
+  end)
+
   it("is also recognized on a Unix socket", function()
     assert_no_etcd(temporary.directory() .. "/socket")
   end)

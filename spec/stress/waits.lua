@@ -10,7 +10,7 @@ local plan = require "spec.stress.plan"
 local M = {}
 
 local TRY_MAX = 2 -- seconds that a try may take if etcd does not answer
-local FIRST_MAX = 5 -- seconds after which a client that was never answered gives up
+local FIRST_MAX = 5 -- seconds after which a client that was never answered may give up
 
 local waiting = {} -- acquisitions (keys)
 

@@ -253,8 +253,9 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_unanswered = rules[i].flags & UNANSWERED;
   err->is_too_large = rules[i].flags & TOO_LARGE;
   err->is_compacted = rules[i].flags & COMPACTED;
+  err->is_from_etcd = strstr(details, "etcdserver:") != NULL;
   /* gRPC reports UNKNOWN for an endpoint that it cannot use. */
   err->is_unexplained =
       (status == GRPC_UNAVAILABLE || status == GRPC_UNKNOWN) &&
-      strstr(details, "etcdserver:") == NULL;
+      !err->is_from_etcd;
 }

@@ -52,6 +52,7 @@ typedef struct el_error {
   bool is_compacted; /* the read was of a revision that etcd has compacted */
   /* the request can be sent again at once, because another member or another leader may answer it */
   bool has_other_member;
+  bool is_from_etcd; /* the text is an answer of etcd's server */
   /* the connection failed, and the cause is not known yet */
   bool is_unexplained;
   /* the request was not sent, because there was no connection */

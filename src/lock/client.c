@@ -142,6 +142,15 @@ static void settle_once(el_client *cl) {
   }
 }
 
+/* Shows to other threads how long a wait without a timeout may last. The limit has gone for ever when
+ * etcd has answered. */
+static void publish_wait_limit(el_shared *shared) {
+  if (atomic_load(&shared->wait_limit_ms) != INT64_MAX) {
+    atomic_store(&shared->wait_limit_ms,
+                 el_request_queue_wait_limit_ms(shared->requests));
+  }
+}
+
 static void settle(void *arg) {
   el_client *cl = arg;
   if (cl->is_stopping) return;
@@ -149,6 +158,7 @@ static void settle(void *arg) {
     settle_once(cl);
     if (is_settled(cl)) el_request_queue_send_ready(cl->shared->requests);
   } while (!is_settled(cl)); /* a request may fail while it is sent */
+  publish_wait_limit(cl->shared);
   stop_if_closed(cl);
 }
 
@@ -289,6 +299,10 @@ bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms) {
 el_shared *el_client_shared(const el_client *cl) { return cl->shared; }
 
 el_breaker *el_client_breaker(const el_client *cl) { return cl->breaker; }
+
+int64_t el_client_wait_limit_ms(const el_client *cl) {
+  return atomic_load(&cl->shared->wait_limit_ms);
+}
 
 int64_t el_client_alive_ms(const el_client *cl) {
   int64_t left = atomic_load(&cl->shared->alive_until_ms) - el_now_ms();

@@ -45,6 +45,9 @@ el_shared *el_client_shared(const el_client *cl);
 /* el_client_breaker returns the circuit breaker of |cl|. @thread lua */
 el_breaker *el_client_breaker(const el_client *cl);
 
+/* el_client_wait_limit_ms is el_request_queue_wait_limit_ms. @thread lua */
+int64_t el_client_wait_limit_ms(const el_client *cl);
+
 /* el_client_alive_ms returns how many milliseconds the lease of the client is still alive, by the
  * last answered keepalive; 0: there is no such lease. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);

@@ -485,17 +485,16 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
 /* ---- timeouts ---- */
 
 /* Milliseconds between two looks whether it is known why etcd cannot be reached. */
-enum { CONTACT_STEP_MS = 250 };
+enum { CONTACT_STEP_MS = 1000 };
 
-static bool waits_for_contact(const el_waiter *waiter) {
-  const el_local_queues *queues = waiter->queue->queues;
-  return waiter->deadline_ms == INT64_MAX &&
-         !el_request_queue_has_contact(queues->session->shared->requests);
+static int64_t limit_without_timeout(const el_waiter *waiter) {
+  return el_request_queue_wait_limit_ms(
+      waiter->queue->queues->session->shared->requests);
 }
 
 static void set_wait_deadline(el_waiter *waiter) {
   int64_t at_ms = waiter->deadline_ms;
-  if (waits_for_contact(waiter)) {
+  if (at_ms == INT64_MAX && limit_without_timeout(waiter) != INT64_MAX) {
     waiter->timeout_ms = EL_FIRST_CONTACT_MS;
     at_ms = el_now_ms() + waiter->timeout_ms;
   }
@@ -521,25 +520,19 @@ static void stop_wait(el_waiter *waiter, const el_error *err) {
   step(waiter->queue, &leave);
 }
 
-/* Tells whether |waiter|, which waits for the first contact, need not give up yet. */
-static bool may_get_contact(const el_waiter *waiter) {
-  return waiter->timeout_ms < EL_FIRST_CONTACT_MAX_MS &&
-         !el_request_queue_knows_cause(
-             waiter->queue->queues->session->shared->requests);
-}
-
 /* Fails the wait of |waiter| at its deadline. A wait without a timeout goes on during an outage. It
- * has a deadline only until etcd is first reached, because the address may be wrong. */
+ * has a deadline only until etcd has first answered. */
 static void on_deadline(el_waiter *waiter) {
-  bool endless = waiter->deadline_ms == INT64_MAX;
   el_error err;
-  /* etcd was reached in the meantime, so the wait goes on without a deadline */
-  if (endless && !waits_for_contact(waiter)) return;
-  if (endless && may_get_contact(waiter)) {
-    waiter->timeout_ms += CONTACT_STEP_MS;
-    el_timers_set(timers_of(waiter->queue), &waiter->timer,
-                  waiter->timer.at_ms + CONTACT_STEP_MS);
-    return;
+  if (waiter->deadline_ms == INT64_MAX) {
+    int64_t limit_ms = limit_without_timeout(waiter);
+    if (limit_ms == INT64_MAX) return;
+    if (waiter->timeout_ms < limit_ms) {
+      waiter->timeout_ms += CONTACT_STEP_MS;
+      el_timers_set(timers_of(waiter->queue), &waiter->timer,
+                    el_now_ms() + CONTACT_STEP_MS);
+      return;
+    }
   }
   explain_timeout(waiter, waiter->timeout_ms, &err);
   stop_wait(waiter, &err);

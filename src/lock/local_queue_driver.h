@@ -14,16 +14,6 @@
 #include "lock/session_driver.h"
 #include "lock/waiter.h"
 
-enum {
-  /* If etcd was never reached, a wait without a timeout fails after this many milliseconds, because
-   * the address may be wrong, if it is known then why connections fail (el_channel_knows_cause). It
-   * is as long as a resolver waits for the first name server. */
-  EL_FIRST_CONTACT_MS = 5000,
-  /* The same if the cause remains unknown, because etcd may be slow, or a load balancer may lead to
-   * a member that hangs. It is enough for three attempts to connect. */
-  EL_FIRST_CONTACT_MAX_MS = 30000
-};
-
 /* el_local_queues is the set of all local queues of one client. */
 typedef struct el_local_queues el_local_queues;
 

@@ -39,13 +39,10 @@ void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err) {
   double waited_s = (double)waited_ms / 1000;
-  char limit[80] = "";
-  if (waiter->deadline_ms == INT64_MAX) {
-    snprintf(
-        limit, sizeof limit,
-        " (%.3g s is the limit without a timeout, if etcd has never answered)",
-        waited_s);
-  }
+  const char *limit =
+      waiter->deadline_ms == INT64_MAX
+          ? " (a wait without a timeout ends if etcd has never answered)"
+          : "";
   if (cause != NULL) {
     el_error_set(err, EL_UNAVAILABLE, "%s was not acquired within %.3g s: %s%s",
                  subject_of(waiter).text, waited_s, cause->text, limit);

@@ -79,7 +79,8 @@ struct el_request_queue {
   int64_t answered_ms; /* when a request was answered last */
   /* when etcd was reached last, by a request or a lease call; 0: never */
   int64_t reached_ms;
-  uint64_t salt; /* varies the jitter of the backoff */
+  bool has_contact; /* etcd has answered, perhaps that it has no leader */
+  uint64_t salt;    /* varies the jitter of the backoff */
 
   el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
@@ -427,6 +428,7 @@ static void end_backoff(el_request_queue *queue) {
   queue->backoff_ms = queue->backoff_until = 0;
   el_shared_set_unreachable(queue->shared, NULL);
   queue->reached_ms = el_now_ms();
+  queue->has_contact = true;
 }
 
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
@@ -465,6 +467,7 @@ static void update_backoff(el_request_queue *queue, const el_request *request,
 /* ---- answers ---- */
 
 static void note_failure(el_request_queue *queue, const el_error *err) {
+  if (err->is_from_etcd) queue->has_contact = true;
   EL_COUNT(&queue->shared->counters, failed_attempts, 1);
   el_events_note_failure(&queue->shared->events, err);
 }
@@ -671,8 +674,11 @@ void el_request_queue_free(el_request_queue *queue) { free(queue); }
 
 /* ---- state ---- */
 
-bool el_request_queue_has_contact(const el_request_queue *queue) {
-  return queue->reached_ms != 0;
+int64_t el_request_queue_wait_limit_ms(const el_request_queue *queue) {
+  if (queue->has_contact) return INT64_MAX;
+  return el_channel_is_failing(el_auth_channel(queue->shared->auth))
+             ? EL_FIRST_CONTACT_MS
+             : EL_FIRST_CONTACT_MAX_MS;
 }
 
 bool el_request_queue_was_answered_since(const el_request_queue *queue,
@@ -686,10 +692,6 @@ const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue) {
 
 const el_error *el_request_queue_backoff_error(const el_request_queue *queue) {
   return queue->backoff_ms != 0 ? &queue->shared->unreachable : NULL;
-}
-
-bool el_request_queue_knows_cause(const el_request_queue *queue) {
-  return el_channel_knows_cause(el_auth_channel(queue->shared->auth));
 }
 
 const char *el_request_queue_address(const el_request_queue *queue) {

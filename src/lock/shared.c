@@ -79,6 +79,7 @@ el_shared *el_shared_new(void) {
   el_shared *shared = calloc(1, sizeof *shared);
   if (shared == NULL) return NULL;
   atomic_init(&shared->refs, 1);
+  atomic_init(&shared->wait_limit_ms, EL_FIRST_CONTACT_MAX_MS);
   shared->fork_generation = el_fork_generation();
   TAILQ_INIT(&shared->resting);
   TAILQ_INIT(&shared->watchers);

@@ -100,6 +100,16 @@ void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
 
 /* ---- the shared part ---- */
 
+enum {
+  /* How long a wait without a timeout may last if etcd has never answered, and it is known why
+   * connections fail (el_channel_is_failing). It is as long as a resolver waits for the first name
+   * server. */
+  EL_FIRST_CONTACT_MS = 5000,
+  /* The same if it is not known. It is enough for two attempts to connect, also with TLS: the first may
+   * be slow, or a load balancer may lead it to a member that hangs. */
+  EL_FIRST_CONTACT_MAX_MS = 30000
+};
+
 /* el_shared is the shared part of one client; reference-counted. The comments of the fields name
  * the threads that may use them. */
 typedef struct el_shared {
@@ -132,7 +142,7 @@ typedef struct el_shared {
   /* the watchers that are started and not stopped */
   TAILQ_HEAD(, el_watcher) watchers;
 
-  /* The next three fields are written by the I/O thread and read by any thread. Times are
+  /* The next four fields are written by the I/O thread and read by any thread. Times are
    * el_now_ms. */
   /* ID of the lease; 0: the client has none that is alive */
   _Atomic int64_t lease;
@@ -140,6 +150,8 @@ typedef struct el_shared {
   _Atomic int64_t alive_until_ms;
   /* when the session must be stepped; 0: never */
   _Atomic int64_t due_ms;
+  /* el_request_queue_wait_limit_ms */
+  _Atomic int64_t wait_limit_ms;
   el_counters counters;
 
   /* guards the next five fields; no other mutex is locked under it */

@@ -1,6 +1,7 @@
 /* client: the userdata of a client, and of its status queries. */
 #include "lua/client.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/background.h"
@@ -180,8 +181,16 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
-/* client:outage(key) returns the reason for which etcd is unreachable, and whether it is more than
- * that no answer came in time; nil: etcd is not known to be unreachable. A caller that fails at once while etcd is unreachable passes |key|: the client then
+/* client:wait_limit() returns the number of seconds that a wait without a timeout may last: no limit if
+ * etcd has ever answered the client. */
+static el_nret l_client_wait_limit(lua_State *L) {
+  int64_t ms = el_client_wait_limit_ms(el_lua_check_client(L, 1)->client);
+  lua_pushnumber(L, ms == INT64_MAX ? HUGE_VAL : (lua_Number)ms / 1000);
+  return 1;
+}
+
+/* client:outage(key) returns the reason for which etcd is unreachable; nil: etcd is not known to be
+ * unreachable. A caller that fails at once while etcd is unreachable passes |key|: the client then
  * reads |key| in the background, to find out when etcd answers again. Other callers pass nil. */
 static el_nret l_client_outage(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
@@ -195,8 +204,7 @@ static el_nret l_client_outage(lua_State *L) {
             : el_breaker_is_open(breaker, &err);
   }
   lua_pushstring(L, is_outage ? err.text : NULL); /* nil for NULL */
-  lua_pushboolean(L, is_outage && !err.is_unexplained && !err.is_unanswered);
-  return 2;
+  return 1;
 }
 
 /* client:suspect_outage(key) records that a call got no answer. From then on client:outage(key)
@@ -474,6 +482,7 @@ void el_lua_open_client(lua_State *L) {
       {"close", l_client_close},
       {"lease", l_client_lease},
       {"alive", l_client_alive},
+      {"wait_limit", l_client_wait_limit},
       {"outage", l_client_outage},
       {"suspect_outage", l_client_suspect_outage},
       {"stats", l_client_stats},

@@ -665,10 +665,19 @@ static void diagnose(member_state *at) {
       at->endpoint.address, at->endpoint.is_unix, on_diagnosed, at);
 }
 
-bool el_channel_knows_cause(const el_channel *ch) {
-  int64_t now = el_now_ms();
+/* Tells whether it is known why connections to the member fail. The last cause counts until the next
+ * diagnosis has ended, because a name server that is silent makes a diagnosis take long. But it says
+ * nothing about a connection that has been opened since. */
+static bool is_failing(const member_state *at) {
+  bool is_opened = is_in_state(at, GRPC_CHANNEL_READY) ||
+                   (is_connecting(at) && has_address(at));
+  return !is_opened && (at->cause_until_ms > el_now_ms() ||
+                        (at->cause_until_ms != 0 && at->diagnosis != NULL));
+}
+
+bool el_channel_is_failing(const el_channel *ch) {
   for (size_t i = 0; i < ch->n; i++) {
-    if (ch->members[i].cause_until_ms <= now) return false;
+    if (!is_failing(&ch->members[i])) return false;
   }
   return true;
 }
@@ -676,10 +685,12 @@ bool el_channel_knows_cause(const el_channel *ch) {
 /* Returns whether connections to every member fail, each for a cause that a retry does not
  * remove. */
 static bool is_hopeless(const el_channel *ch) {
+  int64_t now = el_now_ms();
   for (size_t i = 0; i < ch->n; i++) {
-    if (ch->members[i].cause.is_retriable) return false;
+    const member_state *at = &ch->members[i];
+    if (at->cause_until_ms <= now || at->cause.is_retriable) return false;
   }
-  return el_channel_knows_cause(ch);
+  return true;
 }
 
 /* Drops all gRPC channels and all causes that diagnoses have found. It is called after the
@@ -706,6 +717,8 @@ static void explain(el_channel *ch, member_state *at, el_error *err) {
     *err = at->cause;
     err->is_unsent = is_unsent;
     err->is_retriable = !is_hopeless(ch);
+    /* another member may answer, so this is no answer yet */
+    if (err->is_retriable) err->code = EL_UNAVAILABLE;
     err->is_definite = is_unsent && !err->is_retriable;
   }
   diagnose(at);

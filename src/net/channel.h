@@ -105,9 +105,9 @@ bool el_channel_is_connected(const el_channel *ch, size_t member);
  * connected. @thread io */
 int64_t el_channel_connecting_ms(const el_channel *ch);
 
-/* el_channel_knows_cause tells whether it is known why connections to each member fail: for example
- * because they are refused, not because they are slow. @thread io */
-bool el_channel_knows_cause(const el_channel *ch);
+/* el_channel_is_failing tells whether connections to each member fail, and it is known why: for
+ * example because they are refused, not because they are slow. @thread io */
+bool el_channel_is_failing(const el_channel *ch);
 
 /* el_channel_await_diagnosis has wait->done called once, later, with the result of the diagnosis of
  * |member|. Returns false, and does nothing, if no diagnosis is under way. @thread io */

@@ -96,9 +96,9 @@ local PROXY = [[
   -- luv does not ignore SIGPIPE; a write to a closed connection must not end this process.
   uv.new_signal():start("sigpipe", function() end)
 
-  local function listen(host, port)
+  local function listen(own_port, host, port)
     local server = uv.new_tcp()
-    assert(server:bind("127.0.0.1", 0))
+    assert(server:bind("127.0.0.1", tonumber(own_port)))
     assert(server:listen(64, function()
       local near = uv.new_tcp()
       server:accept(near)
@@ -150,18 +150,21 @@ local PROXY = [[
     end
   end)
   local arguments = { ... }
-  for i = 1, #arguments, 2 do print("port " .. listen(arguments[i], arguments[i + 1])) end
+  for i = 1, #arguments, 3 do
+    print("port " .. listen(arguments[i], arguments[i + 1], arguments[i + 2]))
+  end
   uv.run()
 ]]
 
 -- Starts a proxy in front of |endpoints|: one ("http://host:port"), or a list. The proxy has one
 -- address for each endpoint; its field `endpoints` lists these addresses in the same order.
-function Swallow.start(endpoints)
+-- |own_port| is the port of the only address; nil: a free one for each.
+function Swallow.start(endpoints, own_port)
   if type(endpoints) == "string" then endpoints = { endpoints } end
   local self, arguments = setmetatable({ endpoints = {} }, Swallow), {}
   for _, endpoint in ipairs(endpoints) do
     local host, port = endpoint:match "//(.*):(%d+)$"
-    arguments[#arguments + 1], arguments[#arguments + 2] = host, port
+    for _, word in ipairs { own_port or 0, host, port } do arguments[#arguments + 1] = word end
   end
   self.child = proc.lua(PROXY, (table.unpack or unpack)(arguments))
   for i in ipairs(endpoints) do
