@@ -107,8 +107,9 @@ local function is_unreported(self)
   return leader ~= reported
 end
 
--- Returns the time (core.now) at which a call of `next` ends that began at `began`. Without a timeout
--- it does not wait for ever for an etcd that has never answered, because the address may be wrong.
+-- Returns the time (core.now) at which a call of `next` ends that began at `began`. Without a
+-- timeout it does not wait for ever for an etcd that has never answered, because the address may be
+-- wrong.
 local function get_end(self, began, timeout)
   return began + (timeout or self._client._core:wait_limit())
 end

@@ -27,11 +27,14 @@ enum {
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
   /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The first proof
-   * counts only if the hold deadline is at least this many answers away, or TTL/4, or TTL/2 for the
-   * proof of the grant. */
+   * counts only if the hold deadline is at least this many answers away, or a part of the TTL: TTL/2
+   * for the proof of the grant, TTL/3 within EARLY_TTLS, and TTL/4 later. A disk may be busy for a
+   * while only, and it is better to wait; but if answers stay slow, the lock must come, too. */
   PROOF_ROUND_TRIPS = 2,
   GRANT_PROOF_DIVISOR = 2,
-  FIRST_PROOF_DIVISOR = 4,
+  EARLY_PROOF_DIVISOR = 3,
+  LATE_PROOF_DIVISOR = 4,
+  EARLY_TTLS = 4,
   REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
   /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
   PROVEN_DIVISOR = 2,
@@ -159,11 +162,15 @@ static const el_renewal *proven_by(const el_session *session,
 /* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
  * little time for the next proof would be lost at once, on a slow network or disk. The cap is higher
  * for the grant, because the grant was sent before the client had connected. */
-static int64_t least_ms(const el_session *session, const el_renewal *renewal) {
+static int64_t least_ms(const el_session *session, const el_renewal *renewal,
+                        int64_t now_ms) {
+  bool is_early = now_ms < session->granted_ms + EARLY_TTLS * session->ttl_ms;
+  int64_t divisor = renewal->is_grant ? GRANT_PROOF_DIVISOR
+                    : is_early        ? EARLY_PROOF_DIVISOR
+                                      : LATE_PROOF_DIVISOR;
   if (session->hold_deadline != 0) return 0;
   return clamp(PROOF_ROUND_TRIPS * session->answer_ms, 0,
-               session->ttl_ms / (renewal->is_grant ? GRANT_PROOF_DIVISOR
-                                                    : FIRST_PROOF_DIVISOR));
+               session->ttl_ms / divisor);
 }
 
 static void extend(el_session *session, const el_renewal *renewal,
@@ -171,7 +178,7 @@ static void extend(el_session *session, const el_renewal *renewal,
   int64_t deadline = deadline_of(renewal);
   if (deadline > session->alive_until) session->alive_until = deadline;
   if (deadline > session->hold_deadline &&
-      deadline > now_ms + least_ms(session, renewal)) {
+      deadline > now_ms + least_ms(session, renewal, now_ms)) {
     session->hold_deadline = deadline;
   }
 }
@@ -330,6 +337,7 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
     session->id = event->id;
     record_renewal(session, event, now_ms);
     session->renewals[0].is_grant = true;
+    session->granted_ms = now_ms;
     session->ttl_ms = session->renewals[0].ttl_ms;
     session->alive_until = deadline_of(&session->renewals[0]);
     /* before the first enqueue, which then proves this keepalive: the grant was slow */

@@ -186,8 +186,9 @@ typedef struct el_session {
   int64_t grant_at; /* send no grant before this */
   /* spreads the retries of the session's requests: see el_retry_at */
   uint64_t salt;
-  int64_t id;     /* lease ID; 0 before it is granted */
-  int64_t ttl_ms; /* TTL as granted, without the lock delay */
+  int64_t id;         /* lease ID; 0 before it is granted */
+  int64_t granted_ms; /* when the lease was granted */
+  int64_t ttl_ms;     /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
   /* no leader lets the lease expire before this (see above); never earlier than |hold_deadline| */

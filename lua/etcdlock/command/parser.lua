@@ -132,8 +132,8 @@ end
 
 -- ---- subcommands ----
 
-local NO_TIMEOUT = "Without --timeout, the wait ends if etcd has never answered: after 5 s if it is "
-  .. "known why (connections are refused, for example), at the latest after 30 s.\n"
+local NO_TIMEOUT = "Without --timeout, the wait ends if etcd has never answered: after 5 s if it is"
+  .. " known why (connections are refused, for example), at the latest after 30 s.\n"
 local EPILOG = "The options for etcd (etcdlock --help) are valid here, too."
 local DURATIONS = "S is a number of seconds, or has a unit: 90, 90s, 15m, 1h, 1d."
 
