@@ -39,17 +39,17 @@ void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err) {
   double waited_s = (double)waited_ms / 1000;
-  const char *limit =
+  const char *hint =
       waiter->deadline_ms == INT64_MAX
           ? " (a wait without a timeout ends if etcd has never answered)"
           : "";
   if (cause != NULL) {
     el_error_set(err, EL_UNAVAILABLE, "%s was not acquired within %.3g s: %s%s",
-                 subject_of(waiter).text, waited_s, cause->text, limit);
+                 subject_of(waiter).text, waited_s, cause->text, hint);
   } else if (address != NULL) {
     el_error_set(err, EL_UNAVAILABLE,
                  "%s was not acquired within %.3g s: no answer from etcd %s%s",
-                 subject_of(waiter).text, waited_s, address, limit);
+                 subject_of(waiter).text, waited_s, address, hint);
   } else {
     el_error_set(err, EL_TIMEOUT, "%s was not free within %.3g s",
                  subject_of(waiter).text, waited_s);

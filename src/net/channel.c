@@ -665,14 +665,19 @@ static void diagnose(member_state *at) {
       at->endpoint.address, at->endpoint.is_unix, on_diagnosed, at);
 }
 
+/* Tells whether the cause that a diagnosis has found is still to be reported. */
+static bool has_cause(const member_state *at) {
+  return at->cause_until_ms > el_now_ms();
+}
+
 /* Tells whether it is known why connections to the member fail. The last cause counts until the next
  * diagnosis has ended, because a name server that is silent makes a diagnosis take long. But it says
  * nothing about a connection that has been opened since. */
 static bool is_failing(const member_state *at) {
   bool is_opened = is_in_state(at, GRPC_CHANNEL_READY) ||
                    (is_connecting(at) && has_address(at));
-  return !is_opened && (at->cause_until_ms > el_now_ms() ||
-                        (at->cause_until_ms != 0 && at->diagnosis != NULL));
+  return !is_opened &&
+         (has_cause(at) || (at->cause_until_ms != 0 && at->diagnosis != NULL));
 }
 
 bool el_channel_is_failing(const el_channel *ch) {
@@ -685,10 +690,9 @@ bool el_channel_is_failing(const el_channel *ch) {
 /* Returns whether connections to every member fail, each for a cause that a retry does not
  * remove. */
 static bool is_hopeless(const el_channel *ch) {
-  int64_t now = el_now_ms();
   for (size_t i = 0; i < ch->n; i++) {
     const member_state *at = &ch->members[i];
-    if (at->cause_until_ms <= now || at->cause.is_retriable) return false;
+    if (!has_cause(at) || at->cause.is_retriable) return false;
   }
   return true;
 }
@@ -709,7 +713,7 @@ static void start_anew(el_channel *ch) {
  * time, because the cause may change. */
 static void explain(el_channel *ch, member_state *at, el_error *err) {
   if (!err->is_unexplained) return; /* the cause is known */
-  if (at->cause_until_ms > el_now_ms()) {
+  if (has_cause(at)) {
     /* The diagnosis tells why the client cannot connect. It does not tell whether etcd has applied
      * a request that was sent before its connection broke. So the error is definite only for a
      * request that was not sent, and only if a retry is useless (el_error_from_status). */
