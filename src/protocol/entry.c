@@ -241,6 +241,7 @@ static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
                               int64_t now_ms, el_entry_actions *out) {
   unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
+  entry->predecessor = (el_queue_key){0};
   entry->since_ms = now_ms;
   entry->watch_rev = answer->rev;
   entry->failures = 0;
@@ -607,7 +608,6 @@ static void on_lease_proven(el_entry *entry, int64_t now_ms,
   } else {
     /* An admin may have deleted our key since: read again. */
     entry->state = EL_ENTRY_WAITING;
-    entry->predecessor = (el_queue_key){0};
     send_read(entry, out, false);
   }
 }
