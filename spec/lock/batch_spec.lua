@@ -205,8 +205,8 @@ describe("a batched transaction", function()
     local client = connect { endpoints = own:endpoints() }
     local locks = assert_held(answers(ask(client, numbered("held/", 20))))
     wait.eventually(function()
-      local _, _, code = locks[1]:put(prefix .. "filler", ("v"):rep(600000))
-      return code == "no_space"
+      local _, message = locks[1]:put(prefix .. "filler", ("v"):rep(600000))
+      return message and message:find("database space exceeded", 1, true)
     end, 20, "full")
     local asked = ask(client, numbered("new/", 40))
     for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end

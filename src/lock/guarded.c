@@ -307,6 +307,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
 static void fail_unanswered(el_guarded *guarded) {
   el_error err = guarded->shared->closed;
   err.is_definite = false;
+  if (guarded->writes) err.code = EL_UNAVAILABLE; /* of an unknown outcome */
   fail(guarded, &err);
 }
 

@@ -478,6 +478,14 @@ static bool is_plain_write(const el_request *request) {
   return !request->packed.is_read && !request->is_enqueue;
 }
 
+/* Gives the error of a write that may have been applied the code of an unknown outcome, whatever the
+ * cause. For example, etcd has applied the write if only its answer was too large, and perhaps if its
+ * database is full (base/error.c). The message still tells the cause. */
+static void note_unknown_outcome(el_error *err) {
+  if (err->code == EL_INVALID) err->is_retriable = true;
+  err->code = EL_UNAVAILABLE;
+}
+
 /* Passes |answer| to the sender of |request|. */
 static void answer_request(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = request->queue;
@@ -500,11 +508,9 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
   }
-  if (answer->err.code == EL_INVALID && !answer->err.is_definite &&
+  if (answer->err.code != EL_OK && !answer->err.is_definite &&
       is_plain_write(request)) {
-    /* the outcome is unknown: etcd has applied the write if only its answer was too large */
-    answer->err.code = EL_UNAVAILABLE;
-    answer->err.is_retriable = true;
+    note_unknown_outcome(&answer->err);
   }
   el_packed_txn_free(&request->packed);
   request->done(request, answer);
