@@ -161,6 +161,7 @@ static void remove_call(etcd_call *call) {
   if (cluster->sending == call) cluster->sending = NULL;
   release_tasks(call);
   watches_free(call);
+  free(call->token);
   free(call);
 }
 
@@ -263,7 +264,7 @@ static int64_t disk_us(etcd *cluster, bool is_write) {
   return save_us;
 }
 
-static int64_t work_us(const task *it) {
+static int64_t own_us(const task *it) {
   const etcd_options *options = &it->cluster->options;
   switch (it->route) {
     case ROUTE_WRITE:
@@ -275,6 +276,17 @@ static int64_t work_us(const task *it) {
       return disk_us(it->cluster, false) +
              draw_us(it->cluster, options->read_min_us, options->read_max_us);
   }
+}
+
+static bool is_authenticate(const task *it);
+
+static int64_t work_us(const task *it) {
+  const etcd_options *options = &it->cluster->options;
+  int64_t busy_us = auth_busy_us(it->at);
+  if (options->hash_us != 0 && is_authenticate(it)) {
+    busy_us += auth_hash_us(it->at);
+  }
+  return busy_us + own_us(it);
 }
 
 /* Waits until a leader or the member is back. A write then gets lost or is applied, even if the
@@ -312,8 +324,11 @@ static bool is_caught_up(task *it) {
   return false;
 }
 
+static const failure *check_token(const task *it);
+
 static void serve_and_answer(task *it) {
-  const failure *why = it->how->serve(it);
+  const failure *why = check_token(it);
+  if (why == NULL) why = it->how->serve(it);
   if (why != NULL) {
     call_end(it->call, why);
   } else if (it->bytes == NULL) {
@@ -505,22 +520,40 @@ static void draw_faults(task *it) {
 /* Begins to work on |it|. Its timeout counts from now. */
 static void start(task *it) {
   it->stage = STAGE_WORKING;
-  it->deadline_us = world_now_us() + TIMEOUT_US;
   it->due_us = world_now_us() + work_us(it);
+  it->deadline_us =
+      (is_authenticate(it) ? it->due_us : world_now_us()) + TIMEOUT_US;
   set_timer(it);
+}
+
+static void check_one_hash(const task *it) {
+  if (!it->cluster->options.is_one_hash) return;
+  for (const task *at = it->cluster->first_task; at != NULL; at = at->next) {
+    if (at != it && is_request(at) && is_authenticate(at) &&
+        at->client == it->client) {
+      world_violate("one Authenticate of a client at a time", "client %d",
+                    it->client);
+    }
+  }
 }
 
 static void begin_unary(etcd_call *call, const uint8_t *bytes, size_t len) {
   task *it = task_new(call, on_due);
   it->route = call->how->route;
   it->failure = call->how->read(it, bytes, len);
+  if (is_authenticate(it) && call->cluster->options.hash_us != 0) {
+    it->route = ROUTE_WRITE;
+    check_one_hash(it);
+    auth_check_need(it->at, it->client);
+  }
   if (call->needs_leader && !member_knows_leader(call->at)) {
     it->failure = &etcd_no_leader;
   } else if (it->failure == NULL && it->route == ROUTE_WRITE &&
              len > REQUEST_MAX) {
     it->failure = &too_large;
   } else if (it->failure == NULL) {
-    draw_faults(it);
+    if (it->route == ROUTE_WRITE) it->failure = check_token(it);
+    if (it->failure == NULL) draw_faults(it);
   }
   start(it);
 }
@@ -721,8 +754,13 @@ static const failure *serve_status(task *it) {
 }
 
 static const failure *serve_authenticate(task *it) {
-  (void)it;
-  return &auth_off;
+  Etcd__ResponseHeader header;
+  Etcd__AuthenticateResponse response = ETCD__AUTHENTICATE_RESPONSE__INIT;
+  if (it->cluster->options.hash_us == 0) return &auth_off;
+  response.header = fill(it, &header);
+  response.token = (char *)(uintptr_t)auth_assign(it->cluster, it->client);
+  set_answer(it, &response.base);
+  return NULL;
 }
 
 static const method methods[] = {
@@ -754,11 +792,30 @@ static bool needs_rights(const task *it) {
   return it->how->serve != serve_status && it->how->serve != serve_authenticate;
 }
 
+static bool is_authenticate(const task *it) {
+  return it->how->serve == serve_authenticate;
+}
+
+/* Returns why etcd refuses |it| because of its token. Earlier versions serve calls about leases without
+ * a token, and keepalives with any (facts/etcd.md 3.4). */
+static const failure *check_token(const task *it) {
+  const etcd_options *options = &it->cluster->options;
+  const char *token = it->call != NULL ? it->call->token : NULL;
+  if (options->hash_us == 0 || it->call == NULL || !needs_rights(it)) {
+    return NULL;
+  }
+  if (it->txn == NULL && !options->checks_lease_calls &&
+      (token == NULL || it->how->serve == serve_keepalive)) {
+    return NULL;
+  }
+  return auth_check(it->at, token);
+}
+
 /* ---- calls ---- */
 
 etcd_call *etcd_open(etcd *cluster, int index, int client, const char *path,
-                     bool needs_leader, const etcd_call_events *events,
-                     void *arg) {
+                     bool needs_leader, const char *token,
+                     const etcd_call_events *events, void *arg) {
   etcd_call *call = el_alloc(sizeof *call);
   assert(etcd_is_up(cluster, index));
   *call = (etcd_call){.next = cluster->calls,
@@ -766,6 +823,8 @@ etcd_call *etcd_open(etcd *cluster, int index, int client, const char *path,
                       .at = &cluster->members[index],
                       .client = client,
                       .needs_leader = needs_leader,
+                      .token = token != NULL ? el_strndup(token, strlen(token))
+                                             : NULL,
                       .events = events,
                       .arg = arg};
   if (call->next != NULL) call->next->prev = call;
@@ -822,6 +881,7 @@ void etcd_free(etcd *cluster) {
   }
   members_stop(cluster);
   leases_free(cluster);
+  auth_free(cluster);
   store_destroy(&cluster->store);
   free(cluster);
 }

@@ -45,6 +45,15 @@ typedef struct etcd_options {
   int watch_lost; /* a watch event is never sent */
   int watch_replayed; /* a new watch gets an old deletion again (etcd issue 15271) */
   int watch_break; /* a watch stream ends */
+  /* how long a member needs for the hash of a password; 0: etcd has no users */
+  int64_t hash_us;
+  int64_t
+      token_us; /* a simple token that is not used expires after this time */
+  bool is_jwt;  /* tokens are JWT */
+  bool
+      checks_lease_calls; /* etcd 3.4.42, 3.5.28, 3.6.9 and later: they need a token */
+  int replaced_max; /* how many valid tokens a client may replace */
+  bool is_one_hash; /* a client that has two hashes at work breaks a promise */
 } etcd_options;
 
 /* ---- what happens to the data, for checks ---- */
@@ -93,11 +102,11 @@ typedef struct etcd_call_events {
 } etcd_call_events;
 
 /* A call of |method|, such as "/etcdserverpb.KV/Txn", arrives at |member|. |client| identifies the
- * client for etcd_change. The events may come at any time after the return, also within the next
+ * client for etcd_change. |token|: the auth token that the call carries; NULL: none. The events may come at any time after the return, also within the next
  * functions. */
 etcd_call *etcd_open(etcd *cluster, int member, int client, const char *method,
-                     bool needs_leader, const etcd_call_events *events,
-                     void *arg);
+                     bool needs_leader, const char *token,
+                     const etcd_call_events *events, void *arg);
 
 /* A message of the client arrives. */
 void etcd_message(etcd_call *call, const uint8_t *bytes, size_t len);
@@ -152,6 +161,9 @@ int etcd_leader(const etcd *cluster);
 void etcd_compact(etcd *cluster);
 
 /* All writes but deletes and revokes fail because the quota is used up, until |is_on| is false. */
+/* An admin adds a user. */
+void etcd_add_user(etcd *cluster);
+
 void etcd_set_no_space(etcd *cluster, bool is_on);
 
 #endif

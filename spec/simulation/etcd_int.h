@@ -33,7 +33,8 @@ enum {
   STATUS_OUT_OF_RANGE = 11,
   STATUS_UNIMPLEMENTED = 12,
   STATUS_INTERNAL = 13,
-  STATUS_UNAVAILABLE = 14
+  STATUS_UNAVAILABLE = 14,
+  STATUS_UNAUTHENTICATED = 16
 };
 
 extern const failure etcd_no_leader, etcd_lease_not_found, etcd_malformed,
@@ -160,9 +161,11 @@ typedef struct member {
   int64_t leads_until_us; /* until then it believes that it leads */
   bool is_renewing;       /* as such, it renews leases (etcd issue 15247) */
   uint64_t old_term;      /* while it is cut off */
-  el_timer catch_up;      /* it applies the next change */
-  el_timer back;          /* it is connected again */
-  el_timer ends_streams;  /* it ends the streams that need a leader */
+  int64_t
+      hashes_until_us; /* when it has computed the hashes of all Authenticates */
+  el_timer catch_up;   /* it applies the next change */
+  el_timer back;       /* it is connected again */
+  el_timer ends_streams; /* it ends the streams that need a leader */
 } member;
 
 void members_init(etcd *cluster);
@@ -238,6 +241,30 @@ void leases_free(etcd *cluster);
 
 /* ---- calls ---- */
 
+/* ---- users ---- */
+
+typedef struct auth_token auth_token;
+
+/* Makes |at| compute a hash. Returns when it will be there. */
+int64_t auth_hash_us(member *at);
+
+/* Returns how much later |at| answers a request because it computes hashes. */
+int64_t auth_busy_us(const member *at);
+
+/* Returns a new token, which all members know. */
+const char *auth_assign(etcd *cluster, int client);
+
+/* Returns why |at| refuses a call with the token |text|; NULL: it does not. */
+const failure *auth_check(member *at, const char *text);
+
+/* |client| asks |at| for a token: breaks a promise if it has asked too often for no reason. */
+void auth_check_need(const member *at, int client);
+
+/* |at| forgets all simple tokens. */
+void auth_forget(member *at);
+
+void auth_free(etcd *cluster);
+
 /* What a task of a call does when it is due. */
 typedef enum stage {
   STAGE_QUEUED,      /* waits for the task before it in its stream */
@@ -309,6 +336,7 @@ struct etcd_call {
   int client;
   const method *how;
   bool needs_leader;
+  char *token;                  /* NULL: none */
   bool is_half_closed, is_busy; /* of a keepalive stream */
   const etcd_call_events *events;
   void *arg;
@@ -334,6 +362,8 @@ struct etcd {
   bool is_full;       /* no space */
   int64_t saved_us;   /* when the last save ends, see etcd_options.save_us */
   bool saves_again;   /* another save follows it */
+  auth_token *tokens;
+  int64_t n_tokens, auth_rev;
 };
 
 /* Returns |items| with room for one more than |n|. */

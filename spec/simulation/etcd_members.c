@@ -231,6 +231,8 @@ void etcd_restart(etcd *cluster, int index, int64_t until_us) {
   world_trace("etcd: member %d restarts", index);
   it->down_until_us = until_us;
   it->leads_until_us = it->leaderless_us = 0;
+  it->hashes_until_us = 0;
+  auth_forget(it);
   world_set(&it->back, until_us);
   members_review(cluster);
   while (call != NULL) {

@@ -222,7 +222,14 @@ static void create(etcd_call *call, const Etcd__WatchCreateRequest *request) {
   el_bytes range_end = bytes_of(request->range_end);
   int64_t id = request->watch_id;
   bool is_denied = world_chance(call->cluster->options.denied);
+  const failure *bad = call->cluster->options.hash_us != 0
+                           ? auth_check(call->at, call->token)
+                           : NULL;
   watch *it;
+  if (bad != NULL) {
+    refuse(call, bad->text);
+    return;
+  }
   if (key.len == 0) key = (el_bytes){"", 1}; /* the smallest key */
   if (is_denied || is_empty(key, range_end) ||
       (id != 0 && find(call, id) != NULL)) {

@@ -237,6 +237,7 @@ struct grpc_call {
   grpc_completion_queue *queue;
   char *method;
   bool needs_leader;
+  char *token;  /* NULL: none */
   int refs;     /* one for the caller, one until the end */
   exchange *ex; /* NULL: not sent, or over */
   bool is_started, is_ended;
@@ -459,6 +460,7 @@ static void unref(grpc_call *call) {
   world_stop(&call->deadline);
   free(call->details);
   free(call->method);
+  free(call->token);
   free(call);
   if (channel->is_destroyed && TAILQ_EMPTY(&channel->calls)) {
     free_channel(channel);
@@ -553,7 +555,7 @@ static void send_all(grpc_call *call) {
   message *waiting;
   if (!call->is_started || call->is_ended || call->ex != NULL) return;
   call->ex = network_call(call->channel->conn, call->method, call->needs_leader,
-                          &events, call);
+                          call->token, &events, call);
   STAILQ_FOREACH(waiting, &call->unsent, link) {
     send_message(call, waiting->buffer);
   }
@@ -604,8 +606,12 @@ grpc_call *grpc_channel_create_call(grpc_channel *channel, grpc_call *parent,
 static void read_metadata(grpc_call *call, const grpc_op *op) {
   for (size_t i = 0; i < op->data.send_initial_metadata.count; i++) {
     grpc_slice key = op->data.send_initial_metadata.metadata[i].key;
-    if (GRPC_SLICE_LENGTH(key) == strlen("hasleader"))
+    if (GRPC_SLICE_LENGTH(key) == strlen("hasleader")) {
       call->needs_leader = true;
+    } else if (call->token == NULL) {
+      call->token = grpc_slice_to_c_string(
+          op->data.send_initial_metadata.metadata[i].value);
+    }
   }
 }
 

@@ -43,6 +43,7 @@ typedef enum trouble {
   TROUBLE_DETACH,
   TROUBLE_REVOKE,
   TROUBLE_USER_DATA,
+  TROUBLE_USER_ADDED,
   TROUBLES
 } trouble;
 
@@ -203,6 +204,9 @@ static void make(trouble what) {
     case TROUBLE_PAUSE:
       network_pause(history.cluster, any_member(), soon(6000));
       return;
+    case TROUBLE_USER_ADDED:
+      etcd_add_user(history.cluster);
+      return;
     case TROUBLE_COMPACTION:
       etcd_compact(history.cluster);
       return;
@@ -257,7 +261,13 @@ static void end_faults(void) {
                        .write_min_us = history.options.write_min_us,
                        .write_max_us = history.options.write_max_us,
                        .read_min_us = history.options.read_min_us,
-                       .read_max_us = history.options.read_max_us};
+                       .read_max_us = history.options.read_max_us,
+                       .hash_us = history.options.hash_us,
+                       .token_us = history.options.token_us,
+                       .is_jwt = history.options.is_jwt,
+                       .replaced_max = history.options.replaced_max,
+                       .checks_lease_calls =
+                           history.options.checks_lease_calls};
   history.is_over = true;
   etcd_set_options(history.cluster, &calm);
   for (int i = 0; i <= history.n_members; i++) {
@@ -319,6 +329,21 @@ static int some(int most) {
   return world_chance(500) ? 0 : (int)world_random(1, most);
 }
 
+/* In a part of the histories etcd has users, and each client a password. */
+static void draw_users(etcd_options *to) {
+  bool has_users = world_chance(250);
+  if (!has_users || (history.mood != MOOD_CALM && history.mood != MOOD_WILD)) {
+    return;
+  }
+  to->hash_us = world_random(50, 1000) * WORLD_MS;
+  to->is_jwt = world_chance(300);
+  to->checks_lease_calls = world_chance(500);
+  to->token_us =
+      world_random(2, history.mood == MOOD_CALM ? 300 : 30) * WORLD_S;
+  to->is_one_hash = history.mood == MOOD_CALM;
+  to->replaced_max = history.mood == MOOD_CALM ? 0 : 2;
+}
+
 static void draw_options(etcd_options *to) {
   to->n_members = history.n_members;
   to->cluster_id = 77;
@@ -326,6 +351,7 @@ static void draw_options(etcd_options *to) {
   to->write_max_us = to->write_min_us + world_random(0, 20 * WORLD_MS);
   to->read_min_us = world_random(50, 1000);
   to->read_max_us = to->read_min_us + world_random(0, 5 * WORLD_MS);
+  draw_users(to);
   if (history.mood == MOOD_DEAF) to->watch_lost = 1000;
   if (history.mood != MOOD_WILD) return;
   to->slow = some(50);
@@ -385,6 +411,7 @@ static void draw_program(int id) {
   of->lingering = world_chance(300) ? (int)world_random(1, 1000) : 0;
   of->handoff = (int)world_random(1, world_chance(500) ? 4 : 32);
   of->linger_max_ms = history.mood == MOOD_DEAF ? 60000 : 3000;
+  of->has_user = history.options.hash_us != 0;
   of->n_endpoints = history.n_members;
   for (int i = 0; i < history.n_members; i++)
     of->endpoints[i] = names[i];
@@ -496,7 +523,8 @@ bool history_run(uint64_t seed, history_counts *counts) {
   checks_begin(history.cluster, history.mood,
                history.options.fast_keep == 0 &&
                    history.weights[TROUBLE_CUT_OFF] == 0,
-               history.options.omits_leases > 0);
+               history.options.omits_leases > 0,
+               4 * n_programs * history.options.hash_us);
   for (int i = 0; i < n_programs; i++)
     program_start(i);
   fiber_detach(fiber_start(&history.process, run_troubles, NULL));

@@ -52,6 +52,7 @@ struct exchange {
   connection *conn;
   char *method;
   bool needs_leader;
+  char *token; /* NULL: none */
   etcd_call_events events;
   void *arg;
   bool is_ended_here; /* the client has cancelled it: no event comes any more */
@@ -143,6 +144,7 @@ static void free_exchange(exchange *ex) {
   }
   TAILQ_REMOVE(&ex->conn->exchanges, ex, link);
   free(ex->method);
+  free(ex->token);
   free(ex);
 }
 
@@ -289,8 +291,9 @@ static void arrive_there(item *it) {
       send_here(conn, conn->is_gone_there ? ITEM_RESET : ITEM_SETTINGS, NULL);
       return;
     case ITEM_OPEN:
-      ex->call = etcd_open(conn->at->cluster, conn->member, conn->client,
-                           ex->method, ex->needs_leader, &events, ex);
+      ex->call =
+          etcd_open(conn->at->cluster, conn->member, conn->client, ex->method,
+                    ex->needs_leader, ex->token, &events, ex);
       return;
     case ITEM_MESSAGE:
       if (ex->call != NULL) etcd_message(ex->call, it->bytes, it->len);
@@ -482,11 +485,13 @@ connection *network_connect(process *of, const char *name, int64_t keepalive_us,
 void network_close(connection *conn) { close_here(conn); }
 
 exchange *network_call(connection *conn, const char *method, bool needs_leader,
-                       const etcd_call_events *events, void *arg) {
+                       const char *token, const etcd_call_events *events,
+                       void *arg) {
   exchange *ex = el_alloc(sizeof *ex);
   ex->conn = conn;
   ex->method = el_strndup(method, strlen(method));
   ex->needs_leader = needs_leader;
+  ex->token = token != NULL ? el_strndup(token, strlen(token)) : NULL;
   ex->events = *events;
   ex->arg = arg;
   TAILQ_INSERT_TAIL(&conn->exchanges, ex, link);

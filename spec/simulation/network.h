@@ -82,7 +82,8 @@ typedef struct exchange exchange; /* one call on a connection */
 /* Begins a call. The events come as etcd's, when they arrive at the client. Without an event
  * on_status the caller ends the call with network_cancel or network_close. */
 exchange *network_call(connection *conn, const char *method, bool needs_leader,
-                       const etcd_call_events *events, void *arg);
+                       const char *token, const etcd_call_events *events,
+                       void *arg);
 void network_send(exchange *ex, const uint8_t *bytes, size_t len);
 void network_half_close(exchange *ex);
 void network_cancel(exchange *ex);

@@ -317,6 +317,9 @@ static el_client *connect_client(program *of) {
   el_error err;
   el_connect_options options = {.endpoints = of->endpoints,
                                 .n_endpoints = (size_t)of->n_endpoints};
+  options.user = of->has_user ? "user" : NULL;
+  options.password = of->has_user ? "password" : NULL;
+  options.allow_plaintext_auth = true;
   options.plain.ttl_ms = of->ttl_ms;
   options.plain.lock_delay_ms = of->lock_delay_ms;
   options.plain.handoff =

@@ -76,6 +76,7 @@ struct program {
   int64_t lock_delay_ms;      /* of its clients; 0: none */
   int lingering;              /* per mille of acquisitions that linger */
   const char *endpoints[ENDPOINTS_MAX];
+  bool has_user; /* the client logs in with a password */
   int n_endpoints;
   int64_t ttl_ms, linger_max_ms;
   int handoff; /* holds by one key */
