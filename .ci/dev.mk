@@ -65,7 +65,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick cost bench-report networks \
+  test-etcd-short asan-short nginx-module sim fuzz mutants fresh bench-quick cost bench-report networks fleets \
   stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -179,6 +179,12 @@ networks: deps ## compare etcdlock with etcdctl on bad networks and disks, as ro
 	@sh bench/prepare.sh networks
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) ROWS='$(ROWS)' ROUNDS='$(ROUNDS)' $(LUA) bench/networks.lua
+
+fleets: deps ## many clients with passwords, beside Go's client: ROWS="start-90 pause", ETCD=3.6
+	@sh bench/prepare.sh go
+	@$(MAKE) --no-print-directory all
+	@$(BUILD_ETCD)
+	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/fleets.lua
 
 stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress

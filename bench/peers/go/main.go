@@ -90,6 +90,9 @@ func version(module string) string {
 }
 
 func main() {
+	if os.Args[1] == "fleet" {
+		runFleet(os.Args[2:])
+	}
 	var j job
 	check(json.Unmarshal([]byte(os.Args[1]), &j))
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{j.Endpoint}})

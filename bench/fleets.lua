@@ -1,0 +1,175 @@
+-- Measures fleets of clients that log in with a password at the same time, beside etcd's Go client.
+--
+--   make fleets [ROWS="start-90 pause"] [ETCD=3.6] [ENTRANTS="etcdlock go"]
+--
+-- etcd has users, and the default bcrypt cost. The clients of a row run in three processes. The
+-- columns are the seconds until the last client holds its lock, how many hold it, how many
+-- Authenticates etcd has received for each client, and how many holds were lost within two TTLs
+-- after the event of the row. In the rows "busy", four processes per core use all processor time
+-- that they get. ROWS are parts of the titles of rows.
+
+local Certs = require "spec.support.servers.certs"
+local Etcd = require "spec.support.servers.etcd"
+local http = require "socket.http"
+local proc = require "spec.support.programs.proc"
+local secured = require "spec.support.servers.secured"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local PROCESSES, TTL = 3, 10
+local PATIENCE = 60 -- seconds until each client holds its lock
+local PAUSE = 3 -- seconds for which etcd stands still
+
+-- ---- rows -------------------------------------------------------------------------
+
+-- Fields of a row: clients, event ("pause" or "user-add"; nil: none), jwt, cost (of bcrypt), busy.
+local rows = {}
+
+local function row(title, fields)
+  for _, load in ipairs { "quiet", "busy" } do
+    local it = { title = title .. "/" .. load, busy = load == "busy" }
+    for name, value in pairs(fields) do it[name] = value end
+    rows[#rows + 1] = it
+  end
+end
+
+for _, clients in ipairs { 12, 30, 90, 200 } do row("start-" .. clients, { clients = clients }) end
+for _, clients in ipairs { 12, 45 } do
+  row("pause-" .. clients, { clients = clients, event = "pause" })
+  row("user-add-" .. clients, { clients = clients, event = "user-add", jwt = true })
+end
+for _, cost in ipairs { 14, 15, 16 } do row("cost-" .. cost, { clients = 1, cost = cost }) end
+
+-- ---- etcd ---------------------------------------------------------------------------
+
+local function jwt_arguments()
+  local files = Certs.new()
+  local key, public = files:key "rsa", files:path "public.pem"
+  proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
+  return ("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=300s"):format(public, key)
+end
+
+local function start_etcd(it)
+  local etcd = Etcd.start {
+    tls = false,
+    args = {
+      "--heartbeat-interval=100", "--election-timeout=1000",
+      "--bcrypt-cost=" .. (it.cost or 10), it.jwt and jwt_arguments() or nil,
+    },
+  }
+  return secured.secure(etcd, "p")
+end
+
+-- Returns how many Authenticates the etcd |one| has received.
+local function authentications(one)
+  local text = assert(http.request(one:endpoint() .. "/metrics"))
+  local pattern = '\ngrpc_server_started_total{[^\n]*"Authenticate"[^\n]*} (%d+)'
+  return tonumber(text:match(pattern)) or 0
+end
+
+-- Starts processes that use all processor time that they get.
+local function take_processors()
+  for _ = 1, 4 * uv.available_parallelism() do proc.talk { "sh", "-c", "while :; do :; done" } end
+end
+
+local EVENTS = {
+  pause = function(etcd)
+    etcd:pause(1)
+    wait.sleep(PAUSE)
+    etcd:resume(1)
+  end,
+  ["user-add"] = function(etcd)
+    proc.talk({ "etcdctl", "--endpoints", etcd:endpoint(), "--user", "root:" .. secured.ROOT,
+      "--command-timeout=60s", "user", "add", "another", "--new-user-password", "word" },
+      { ETCDCTL_API = "3" })
+  end,
+}
+
+-- ---- clients ------------------------------------------------------------------------
+
+local COMMANDS = {
+  etcdlock = { uv.exepath(), "bench/peers/fleet.lua" },
+  go = { "build/bench/go", "fleet" },
+}
+
+local function start_clients(entrant, etcd, it)
+  local children, left = {}, it.clients
+  for i = 1, math.min(PROCESSES, it.clients) do
+    local count = math.ceil(left / (math.min(PROCESSES, it.clients) - i + 1))
+    local argv = { table.unpack(COMMANDS[entrant]) }
+    for _, word in ipairs { etcd:endpoint(), "p" .. i, ("%d"):format(count), TTL } do
+      argv[#argv + 1] = tostring(word)
+    end
+    left = left - count
+    children[i] = proc.talk(argv, { FLEET_PASSWORD = secured.PASSWORD })
+  end
+  return children
+end
+
+-- Counts the lines of |children| that begin with |word|.
+local function count(children, word)
+  local n = 0
+  for _, child in ipairs(children) do
+    for _, line in ipairs(child.lines) do
+      if line:find("^" .. word) then n = n + 1 end
+    end
+  end
+  return n
+end
+
+local function show_errors(it, entrant, children)
+  for _, child in ipairs(children) do
+    for line in child:errors():gmatch "[^\n]+" do
+      io.stderr:write(("%s: %s: %s\n"):format(it.title, entrant, line))
+    end
+  end
+end
+
+local function measure(it, entrant)
+  local etcd = start_etcd(it)
+  if it.busy then take_processors() end
+  local before, from = authentications(etcd), wait.now()
+  local children = start_clients(entrant, etcd, it)
+  local held, took
+  repeat
+    wait.sleep(0.05)
+    held, took = count(children, "held"), wait.now() - from
+  until held == it.clients or took > PATIENCE
+  local started, lost = authentications(etcd) - before, ""
+  if it.event and held > 0 then
+    EVENTS[it.event](etcd)
+    wait.sleep(2 * TTL)
+    lost = ("%d lost, %d more Authenticates"):format(
+      count(children, "lost"), authentications(etcd) - before - started)
+  end
+  show_errors(it, entrant, children)
+  print(("%-20s %-9s %5.1f s  %3d of %-3d  %4.1f  %s"):format(
+    it.title, entrant, took, held, it.clients, started / it.clients, lost))
+  proc.destroy_children()
+  etcd:stop()
+end
+
+local function is_wanted(title)
+  local words = os.getenv "ROWS" or ""
+  if words == "" then return true end
+  for word in words:gmatch "%S+" do
+    if title:find(word, 1, true) then return true end
+  end
+end
+
+io.stdout:setvbuf "line"
+local entrants = os.getenv "ENTRANTS" or ""
+if entrants == "" then entrants = "etcdlock go" end
+local ok, failure = xpcall(function()
+  for _, it in ipairs(rows) do
+    for entrant in entrants:gmatch "%S+" do
+      if is_wanted(it.title) then measure(it, entrant) end
+    end
+  end
+end, debug.traceback)
+Etcd.stop_all()
+temporary.remove_all()
+proc.shut_down()
+if not ok then io.stderr:write(tostring(failure), "\n") end
+os.exit(ok and 0 or 1)
