@@ -112,6 +112,8 @@
 ---@field calls integer requests of `put`, `get`, `queue` and the like
 ---@field batched integer requests that left in the round trip of another request, because earlier requests were in flight when these were made
 ---@field rpcs integer round trips to etcd: the sum of the requests above, minus `batched`
+---@field authentications integer logins that have ended; each costs etcd the hash of a password
+---@field authentication_ms integer milliseconds that all of them together have taken
 ---@field acquired integer locks that were acquired
 ---@field lost integer locks that were lost
 ---@field leaked integer locks that leaked: garbage-collected while they were held
@@ -419,6 +421,17 @@ function client:alive() end
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:ping() end
+
+---Makes the client log in with `password` from now on. Call it when the password of its user was
+---changed in etcd. The change ends the user's auth tokens; the client's holds survive if the call
+---comes before they expire, that is within about half of `ttl`. Sends no request.
+---Fails with invalid: the client has no user, or `password` is empty or contains NUL; closed,
+---forked.
+---@param password string
+---@return true|nil
+---@return string|nil message
+---@return etcdlock.code|nil code
+function client:set_password(password) end
 
 ---Returns the lease ID of the session.
 ---@return string|nil

@@ -16,6 +16,13 @@ local SECRETS = {
   ETCDCTL_USER = true,
 }
 
+-- The functions that have such options.
+local TAKES_SECRETS = {
+  ["etcdlock.connect"] = true,
+  ["resty.etcdlock.connect"] = true,
+  ["client:set_password"] = true,
+}
+
 --- Returns true if `value` is PEM text, plain or in base64, and not a file name.
 function M.is_pem_text(value)
   return value:find "[\r\n]" or value:find("-----BEGIN", 1, true) or value:find "^LS0tLS1CRUdJTi"
@@ -33,8 +40,7 @@ end
 
 -- Returns `value` as a message shows it, at most 60 bytes of a string.
 local function show(where, field, value)
-  if (where == "etcdlock.connect" or where == "resty.etcdlock.connect")
-      and is_secret(field, value) then
+  if TAKES_SECRETS[where] and is_secret(field, value) then
     return "(not shown)"
   elseif type(value) == "string" then
     return quote(#value > 60 and value:sub(1, 60) .. "..." or value)

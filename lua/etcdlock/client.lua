@@ -11,6 +11,7 @@ local Semaphore = require "etcdlock.semaphore"
 local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
+local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local escape = require("etcdlock.text").escape
 local loops = require "etcdlock.wait.loop"
@@ -339,6 +340,8 @@ end
 -- @tfield count batched requests that left in the round trip of another request, because earlier
 --   requests were in flight when these were made
 -- @tfield count rpcs round trips to etcd: the sum of the requests above, minus `batched`
+-- @tfield count authentications logins that have ended; each costs etcd the hash of a password
+-- @tfield count authentication_ms milliseconds that all of them together have taken
 -- @tfield count acquired locks that were acquired
 -- @tfield count lost locks that were lost
 -- @tfield count leaked locks that leaked: garbage-collected while they were held
@@ -431,6 +434,22 @@ function Client:ping()
   return core.now() - started_at
 end
 
+--- Makes the client log in with `password` from now on. Call it when the password of its user was
+-- changed in etcd. The change ends the user's auth tokens; the client's holds survive if the call
+-- comes before they expire, that is within about half of `ttl`. Sends no request.
+-- @tparam string password
+-- @treturn true
+-- @fail invalid: the client has no user, or `password` is empty or contains NUL; closed, forked
+function Client:set_password(password)
+  local where = "client:set_password"
+  check.string(where, "password", password)
+  local ok, message, code = connect_options.check_password(where, self._has_user, password)
+  if not ok then
+    return nil, message, code
+  end
+  return self._core:set_password(password)
+end
+
 --- Returns the lease ID of the session.
 -- @treturn string|nil in hex; nil: there is no session
 -- @fail never
@@ -495,6 +514,7 @@ function Client.new(core_client, settings)
     -- Seconds after which the event `still_waiting` reports a wait.
     _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,
+    _has_user = settings.user ~= nil,
     _lock_delay = settings.lock_delay, -- seconds
     _plain_label = nil, -- with _plain_since: see write_plain in label.lua
   }, Client)

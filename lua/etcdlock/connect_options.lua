@@ -188,6 +188,18 @@ M.OPTIONS = {
   metrics = { check = check_metrics_types },
 }
 
+-- Returns true if a client, which has a user if `has_user`, may be given `password`. Otherwise
+-- returns nil, message, "invalid".
+function M.check_password(where, has_user, password)
+  local option = M.OPTIONS.password
+  if not has_user then
+    return check.invalid(where, "password", password, "a client that was given a user at connect")
+  elseif not option.is_valid(password) then
+    return check.invalid(where, "password", password, option.wanted)
+  end
+  return true
+end
+
 local NAMES = check.sorted_keys(M.OPTIONS)
 
 -- Options that connect does not take, each with the calls that take it, for messages.

@@ -25,7 +25,8 @@ local BOUNDS = {
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800,
 }
 
--- Each entry: a field of client:stats, the name of the metric without "etcdlock_", the help text.
+-- Each entry: a field of client:stats, the name of the metric without "etcdlock_", the help text,
+-- and how many units of the field one unit of the metric has (1).
 local COUNTERS = {
   { "acquired", "acquisitions_total", "Locks acquired." },
   { "lost", "lost_locks_total", "Locks lost before they were released." },
@@ -35,6 +36,10 @@ local COUNTERS = {
   { "batched", "batched_requests_total",
     "Requests to etcd sent in the round trip of another request." },
   { "rpcs", "round_trips_total", "Round trips to etcd." },
+  { "authentications", "authentications_total",
+    "Authenticates that have ended; each costs etcd the hash of a password." },
+  { "authentication_ms", "authentication_seconds_total",
+    "Time that all Authenticates together have taken.", 1000 },
 }
 local GAUGES = {
   { "held", "held_locks", "Locks held now." },
@@ -295,7 +300,7 @@ end
 local function add_stats_families(families, list, kind, stats)
   for _, row in ipairs(list) do
     table.insert(families, { name = "etcdlock_" .. row[2], type = kind, help = row[3],
-      samples = { { stats[row[1]] } } })
+      samples = { { stats[row[1]] / (row[4] or 1) } } })
   end
 end
 

@@ -241,6 +241,20 @@ describe("etcdlock doctor", function()
     secured.assert_no_secret(out)
   end)
 
+  it("notes that the login took more than 1 s", function()
+    local etcd = secured.start(prefix, { tls = false })
+    local server = clients.scripted(etcd:endpoint())
+    server:hold_back("Authenticate", -1)
+    local child = command.start({ "doctor", "--prefix", prefix, "--endpoints", server:endpoint() },
+      { ETCDCTL_USER = "locker:" .. secured.PASSWORD })
+    wait.eventually(function() return server:held "Authenticate" >= 1 end)
+    wait.sleep(1.2)
+    server:pass()
+    server:tell "Authenticate"
+    child:expect "note   the login took %d+%.%d s: etcd is busy with passwords"
+    child:wait()
+  end)
+
   it("reports each member's state to a user if only the last of four endpoints answers", function()
     local etcd = secured.start(prefix, { tls = false })
     local here = etcd:endpoint():match "//(.*)"

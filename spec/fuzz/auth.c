@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
   el_timers timers = {0};
   el_auth *auth = el_auth_new(&fuzz_channel, &timers, strdup("user"),
-                              strdup("password"), NULL);
+                              strdup("password"), NULL, NULL, NULL);
   el_call_request request = {.method = "/etcdserverpb.KV/Txn",
                              .bytes = (const uint8_t *)"x",
                              .len = 1};

@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   bool is_multi = queue_key.mode == EL_MODE_MULTI;
   input = &in;
   now_ms = 1;
-  auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
+  auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL, NULL, NULL);
   if (is_multi) queue_key.slot = 1;
   if (queue_key.mode == EL_MODE_PERMIT) queue_key.permits = 2;
   el_keys_init(&keys, (el_bytes){names, is_multi ? sizeof names - 1 : 1},

@@ -188,6 +188,22 @@ bool el_channel_await_diagnosis(el_channel *ch, size_t member,
   return false;
 }
 
+size_t el_channel_member(const el_channel *ch) {
+  (void)ch;
+  return 0;
+}
+
+const char *el_channel_address(const el_channel *ch, size_t member) {
+  (void)ch, (void)member;
+  return "fuzz:2379";
+}
+
+void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
+  (void)ch, (void)member, (void)took_ms;
+}
+
+const char *el_channel_token(const el_channel *ch) { return ch->token; }
+
 size_t el_channel_count(const el_channel *ch) {
   (void)ch;
   return 1;

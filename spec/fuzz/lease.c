@@ -90,7 +90,8 @@ static void keep(el_auth *auth, fuzz_input *in) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
   el_timers timers = {0};
-  el_auth *auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
+  el_auth *auth =
+      el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL, NULL, NULL);
   unsigned question = fuzz_number(&in, REQUESTS);
   if (question == KEEPALIVE) {
     keep(auth, &in);

@@ -21,7 +21,8 @@ static void on_status(void *arg, const el_member_status *status) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
   el_timers timers = {0};
-  el_auth *auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
+  el_auth *auth =
+      el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL, NULL, NULL);
   el_bytes answer = fuzz_part(&in);
   el_maintenance_status(auth, 0, 1000, on_status, NULL);
   fuzz_answer(answer);

@@ -118,7 +118,8 @@ static void pack(void) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
   el_timers timers = {0};
-  el_auth *auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
+  el_auth *auth =
+      el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL, NULL, NULL);
   el_bytes answer;
   n_members = 1 + fuzz_number(&in, MEMBERS_MAX);
   for (size_t i = 0; i < n_members; i++) {

@@ -60,7 +60,8 @@ static void on_event(el_watch *watch, const el_watch_event *event) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
   el_timers timers = {0};
-  el_auth *auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
+  el_auth *auth =
+      el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL, NULL, NULL);
   input = &in;
   all = el_watches_new(auth, &timers);
   for (size_t i = 0; i < WATCHES; i++) {

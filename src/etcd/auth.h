@@ -6,6 +6,11 @@
  * token invalid, too. So when etcd refuses calls because of their token, one new token is requested
  * for all of them, and each call is sent again. That is safe, because etcd has not applied a call
  * that it refused.
+ *
+ * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, also if the client
+ * has given it up. If many clients repeat what etcd has not answered yet, none ever gets an answer. So
+ * a client has one Authenticate in flight, and waits for its answer as long as the connection lives. A
+ * token is invalid only if etcd says so.
  */
 #ifndef ETCDLOCK_ETCD_AUTH_H
 #define ETCDLOCK_ETCD_AUTH_H
@@ -16,12 +21,17 @@
  * token. */
 typedef struct el_auth el_auth;
 
+/* el_authenticate_done is called when an Authenticate has ended, after |took_ms|. @thread io */
+typedef void (*el_authenticate_done)(void *arg, int64_t took_ms);
+
 /* el_auth_new returns the authentication of one client. If |user| is not NULL, tokens are requested
  * for |user| with |password|; el_auth takes over both strings and wipes them at the end. Otherwise,
  * if |token| is not NULL, all calls carry |token|, which is copied and never renewed. If both are
- * NULL, calls carry no token. @thread io */
+ * NULL, calls carry no token. |on_ended| (NULL: none) is called with |arg| after each Authenticate.
+ * @thread io */
 el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
-                     char *password, const char *token);
+                     char *password, const char *token,
+                     el_authenticate_done on_ended, void *arg);
 
 /* el_auth_stop fails each call and stream that waits for a token with `closed`. If there is a user,
  * it also makes each later el_auth_call fail, so that nothing is sent any more. @thread io */
@@ -31,7 +41,7 @@ void el_auth_stop(el_auth *auth);
 void el_auth_free(el_auth *auth);
 
 /* el_auth_call does the same as el_call_start, but the call carries a token, which may have to be
- * requested first. After el_auth_stop, |done| may be called before el_auth_call returns.
+ * requested first. The timeout of |request| includes the wait for it. After el_auth_stop, |done| may be called before el_auth_call returns.
  * @thread io */
 void el_auth_call(el_auth *auth, const el_call_request *request,
                   el_call_done done, void *arg);
@@ -58,9 +68,23 @@ void el_auth_await_token(el_auth *auth, el_token_wait *wait);
  * waiting. @thread io */
 void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait);
 
-/* el_auth_report handles the error |err| with which a stream or a watch ended. If |err| says that
- * the token is invalid, el_auth_report requests a new token. @thread io */
-void el_auth_report(el_auth *auth, const el_error *err);
+/* el_auth_token_number returns the number of the present token; 0: there was none yet. @thread io */
+unsigned el_auth_token_number(const el_auth *auth);
+
+/* el_auth_report handles the error |err| with which a stream or a watch ended that carried token
+ * number |n_tokens|. If |err| says that the token is invalid, and no other one has come since,
+ * el_auth_report requests a new token. @thread io */
+void el_auth_report(el_auth *auth, unsigned n_tokens, const el_error *err);
+
+/* el_auth_was_answered tells whether etcd has answered a call of |auth| itself. @thread io */
+bool el_auth_was_answered(const el_auth *auth);
+
+/* el_auth_explain_wait fills |err| with the reason why there is no valid token. Returns false, and does
+ * nothing, if there is one, or none is needed. @thread io */
+bool el_auth_explain_wait(const el_auth *auth, el_error *err);
+
+/* el_auth_set_password takes over |password|, which later Authenticates use. @thread io */
+void el_auth_set_password(el_auth *auth, char *password);
 
 /* el_auth_channel returns the channel on which calls are sent. @thread io */
 el_channel *el_auth_channel(const el_auth *auth);

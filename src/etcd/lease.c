@@ -205,7 +205,8 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
  * after the other (v3rpc/lease.go), so a second one would wait for the first. */
 typedef struct renewal_stream {
   el_keepalive *ka;
-  el_stream *st; /* NULL: opened when there is a token */
+  el_stream *st;     /* NULL: opened when there is a token */
+  unsigned n_tokens; /* the number of the token that |st| carries */
   /* when the renewal in flight was sent (el_now_ms); 0: the stream is idle */
   int64_t sent_ms;
   TAILQ_ENTRY(renewal_stream) link;
@@ -223,6 +224,10 @@ struct el_keepalive {
   int64_t ttl_s; /* the TTL that was requested for that lease */
   /* since the last answer, a stream was refused: see el_keepalive_is_refused */
   bool was_refused;
+  /* the number of the token that etcd has refused last; 0: none */
+  unsigned refused_token;
+  bool
+      is_repeating; /* since the last answer, a renewal was repeated with a new token */
   el_lease_done done;
   void *arg;
   el_failover_listener listener;
@@ -302,7 +307,7 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   }
   /* an answer that nobody awaits is ignored */
   if (it->sent_ms == 0 || answer.id != ka->id) return;
-  ka->was_refused = false;
+  ka->was_refused = ka->is_repeating = false;
   if (answer.err.code != EL_OK) {
     fail_all(ka, &answer.err);
     return;
@@ -313,12 +318,19 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   ka->done(ka->arg, &answer);
 }
 
+static void repeat(el_keepalive *ka);
+
 static void on_keepalive_ended(void *arg, const el_error *err) {
   renewal_stream *it = arg;
   el_keepalive *ka = it->ka;
-  el_auth_report(ka->auth, err);
+  bool is_awaited = it->sent_ms > ka->answered_sent_ms;
+  if (err->is_token_bad) ka->refused_token = it->n_tokens;
+  el_auth_report(ka->auth, it->n_tokens, err);
   it->st = NULL;
-  if (it->sent_ms > ka->answered_sent_ms) {
+  if (is_awaited && err->is_token_bad && !ka->is_repeating &&
+      !el_auth_is_ready(ka->auth)) {
+    repeat(ka);
+  } else if (is_awaited) {
     fail_all(ka, err);
   } else {
     forget(it);
@@ -346,6 +358,7 @@ static void send_renewal(renewal_stream *it) {
   if (it->st == NULL) {
     it->st = el_stream_open(el_auth_channel(it->ka->auth),
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, it);
+    it->n_tokens = el_auth_token_number(it->ka->auth);
   }
   request.id = it->ka->id;
   el_stream_send(it->st, bytes,
@@ -400,6 +413,26 @@ static renewal_stream *take_stream(el_keepalive *ka) {
   return it;
 }
 
+/* Has the last renewal sent again when there is a new token. It counts from when it was sent first. */
+static void repeat(el_keepalive *ka) {
+  renewal_stream *it;
+  el_keepalive_reset(ka);
+  it = take_stream(ka);
+  if (it == NULL) return;
+  ka->is_repeating = true;
+  it->sent_ms = ka->sent_ms;
+  el_auth_await_token(ka->auth, &ka->token);
+}
+
+/* Tells whether a stream may be opened now. An invalid token is used until etcd has refused it here:
+ * before 3.4.42, 3.5.28 and 3.6.9, etcd does not look at the token of a keepalive (checkLeaseRenew),
+ * and the lease must not end while etcd computes the hash for the next one. */
+static bool may_open(const el_keepalive *ka) {
+  unsigned n_tokens = el_auth_token_number(ka->auth);
+  return el_auth_is_ready(ka->auth) ||
+         (n_tokens != 0 && n_tokens != ka->refused_token);
+}
+
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
                        int64_t now_ms) {
   renewal_stream *it;
@@ -410,7 +443,7 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
   it = take_stream(ka);
   if (it == NULL) return;
   it->sent_ms = now_ms;
-  if (it->st == NULL && !el_auth_is_ready(ka->auth)) {
+  if (it->st == NULL && !may_open(ka)) {
     el_auth_await_token(ka->auth, &ka->token);
   } else {
     el_auth_cancel_wait(ka->auth, &ka->token);
@@ -424,6 +457,10 @@ void el_keepalive_reset(el_keepalive *ka) {
   while (!TAILQ_EMPTY(&ka->streams)) {
     close_stream(TAILQ_FIRST(&ka->streams));
   }
+}
+
+bool el_keepalive_awaits_token(const el_keepalive *ka) {
+  return ka->token.is_waiting;
 }
 
 bool el_keepalive_is_refused(const el_keepalive *ka) {

@@ -182,6 +182,12 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
                              .why = {why->text, strlen(why->text)}});
 }
 
+static void on_authenticated(void *arg, int64_t took_ms) {
+  el_shared *shared = arg;
+  EL_COUNT(&shared->counters, authentications, 1);
+  EL_COUNT(&shared->counters, authentication_ms, took_ms);
+}
+
 /* Makes the parts of the client that only the I/O thread uses. */
 static void run_open(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, open_command);
@@ -193,8 +199,9 @@ static void run_open(el_command *command) {
   cl->member = el_channel_member(cl->channel);
   cl->failover.on_failover = on_failover;
   el_channel_add_listener(cl->channel, &cl->failover);
-  shared->auth = el_auth_new(cl->channel, timers, options->user,
-                             options->password, options->token);
+  shared->auth =
+      el_auth_new(cl->channel, timers, options->user, options->password,
+                  options->token, on_authenticated, shared);
   options->tls = NULL;                      /* the channel owns it */
   options->user = options->password = NULL; /* el_auth owns them */
   shared->fail_fast = options->plain.fail_fast;
@@ -291,6 +298,40 @@ bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms) {
                            .at_ms = ms >= 0 ? el_now_ms() + ms : 0};
   if (el_shared_post(cl->shared, &alarm->command)) return true;
   free(alarm);
+  return false;
+}
+
+/* ---- password ---- */
+
+typedef struct password_command {
+  el_command command;
+  el_client *cl;
+  char *password;
+} password_command;
+
+static void run_set_password(el_command *command) {
+  password_command *set = EL_CONTAINER_OF(command, password_command, command);
+  el_auth_set_password(set->cl->shared->auth, set->password);
+  free(set);
+}
+
+bool el_client_set_password(el_client *cl, const char *password,
+                            el_error *err) {
+  password_command *set = malloc(sizeof *set);
+  if (set == NULL) {
+    el_error_set(err, EL_NOMEM, "no memory");
+    return false;
+  }
+  *set = (password_command){.command.run = run_set_password, .cl = cl};
+  if (!el_secret_copy(&set->password, password)) {
+    el_error_set(err, EL_NOMEM, "no memory");
+  } else if (!el_shared_post(cl->shared, &set->command)) {
+    el_error_set(err, EL_CLOSED, "the client was closed");
+    el_secret_free(set->password);
+  } else {
+    return true;
+  }
+  free(set);
   return false;
 }
 

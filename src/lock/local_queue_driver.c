@@ -429,14 +429,16 @@ static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
 
 /* has_answered tells whether etcd has answered since |waiter| began to wait. It also returns true
  * if the entry |at| knows its predecessor: the entry then watches that key and may send no request
- * for a long time. */
+ * for a long time. If the last waiter of |at| has just left, |waiter| waits for the end of |at|. */
 static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   int64_t since_ms = waiter->deadline_ms == INT64_MAX
                          ? 0
                          : waiter->deadline_ms - waiter->timeout_ms;
   const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
-  return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
-          entry->predecessor.rev != 0) ||
+  bool is_behind =
+      entry != NULL && entry->predecessor.rev != 0 &&
+      (entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_RELEASING);
+  return is_behind ||
          el_request_queue_was_answered_since(
              waiter->queue->queues->session->shared->requests, since_ms);
 }
@@ -476,8 +478,13 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
   bool is_answered =
       !waiter->local.try_once && (is_held || has_answered(waiter, at) ||
                                   count_known_holders(waiter->queue) > 0);
-  const char *address = el_request_queue_address(
-      waiter->queue->queues->session->shared->requests);
+  el_shared *shared = waiter->queue->queues->session->shared;
+  const char *address = el_request_queue_address(shared->requests);
+  el_error no_token;
+  if (cause == NULL && !is_answered &&
+      el_auth_explain_wait(shared->auth, &no_token)) {
+    cause = &no_token;
+  }
   el_lock_message_timeout(waiter, waited_ms, cause,
                           is_answered ? NULL : address, err);
 }

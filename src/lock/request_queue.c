@@ -681,7 +681,9 @@ void el_request_queue_free(el_request_queue *queue) { free(queue); }
 /* ---- state ---- */
 
 int64_t el_request_queue_wait_limit_ms(const el_request_queue *queue) {
-  if (queue->has_contact) return INT64_MAX;
+  if (queue->has_contact || el_auth_was_answered(queue->shared->auth)) {
+    return INT64_MAX;
+  }
   return el_channel_is_failing(el_auth_channel(queue->shared->auth))
              ? EL_FIRST_CONTACT_MS
              : EL_FIRST_CONTACT_MAX_MS;

@@ -158,9 +158,12 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
  * long. The next keepalive goes to another member. */
 static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
   el_error no_answer;
-  el_error_set(&no_answer, EL_UNAVAILABLE,
-               "etcd %s: a keepalive was not answered in time",
-               el_request_queue_address(driver->shared->requests));
+  if (!el_keepalive_awaits_token(driver->keepalive) ||
+      !el_auth_explain_wait(driver->shared->auth, &no_answer)) {
+    el_error_set(&no_answer, EL_UNAVAILABLE,
+                 "etcd %s: a keepalive was not answered in time",
+                 el_request_queue_address(driver->shared->requests));
+  }
   note_result(driver, &no_answer);
   el_keepalive_fail_over(driver->keepalive, waited_ms, &no_answer);
 }

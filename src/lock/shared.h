@@ -31,6 +31,8 @@ typedef struct el_stats {
    * transactions of a caller (guarded.h). */
   int64_t enqueues, tries, looks, deletes, probes;
   int64_t keepalives, grants, revokes, audits, watches, calls;
+  /* Authenticates that have ended, and the milliseconds that they have taken together */
+  int64_t authentications, authentication_ms;
   /* requests that left in a batch, without the first of each batch */
   int64_t batched;
   int64_t acquired; /* number of holds that were granted */

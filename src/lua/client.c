@@ -219,18 +219,45 @@ static el_nret l_client_suspect_outage(lua_State *L) {
   return 0;
 }
 
+/* client:set_password(password) returns true, or nil, a message and a code. */
+static el_nret l_client_set_password(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  const char *password = luaL_checkstring(L, 2);
+  el_error err;
+  if (!el_lua_client_is_usable(lc, &err) ||
+      !el_client_set_password(lc->client, password, &err)) {
+    return el_lua_fail(L, &err);
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 #define STAT(field) \
   { #field, offsetof(el_stats, field) }
 
 static const struct {
   const char *name;
   size_t offset;
-} stats_fields[] = {STAT(enqueues),        STAT(tries),   STAT(looks),
-                    STAT(deletes),         STAT(probes),  STAT(keepalives),
-                    STAT(grants),          STAT(revokes), STAT(audits),
-                    STAT(batched),         STAT(watches), STAT(calls),
-                    STAT(acquired),        STAT(lost),    STAT(leaked),
-                    STAT(failed_attempts), STAT(held),    STAT(waiting)};
+} stats_fields[] = {STAT(enqueues),
+                    STAT(tries),
+                    STAT(looks),
+                    STAT(deletes),
+                    STAT(probes),
+                    STAT(keepalives),
+                    STAT(grants),
+                    STAT(revokes),
+                    STAT(audits),
+                    STAT(batched),
+                    STAT(watches),
+                    STAT(calls),
+                    STAT(authentications),
+                    STAT(authentication_ms),
+                    STAT(acquired),
+                    STAT(lost),
+                    STAT(leaked),
+                    STAT(failed_attempts),
+                    STAT(held),
+                    STAT(waiting)};
 
 /* client:stats() returns a table with the fields of el_stats. */
 static el_nret l_client_stats(lua_State *L) {
@@ -485,6 +512,7 @@ void el_lua_open_client(lua_State *L) {
       {"wait_limit", l_client_wait_limit},
       {"outage", l_client_outage},
       {"suspect_outage", l_client_suspect_outage},
+      {"set_password", l_client_set_password},
       {"stats", l_client_stats},
       {"attend", l_client_attend},
       {"next_event", l_client_next_event},

@@ -214,7 +214,8 @@ void el_call_start(el_channel *ch, const el_call_request *request,
   it->done = done;
   it->arg = arg;
   it->details = grpc_empty_slice();
-  el_metadata_init(&it->metadata, !it->is_pinned, el_channel_token(ch));
+  el_metadata_init(&it->metadata, !it->is_pinned,
+                   request->has_no_token ? NULL : el_channel_token(ch));
   grpc_metadata_array_init(&it->initial);
   grpc_metadata_array_init(&it->trailing);
   it->grpc = el_channel_new_call(ch, it->member, request->method);

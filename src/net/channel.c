@@ -6,9 +6,12 @@
 #endif
 #include <grpc/grpc_security.h>
 #include <grpc/support/sync.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -44,6 +47,14 @@ enum {
   CONNECT_TLS_ANSWERS = 8,
   CONNECT_MOST_MS = 20000 /* gRPC's default */
 };
+
+/* Milliseconds: how long the answer to an HTTP/2 ping may take, and how long the peer's kernel may take
+ * to confirm data. */
+enum { PING_ANSWER_MS = 20000, USER_TIMEOUT_MS = 2000 };
+
+/* The longest answer of a call outside the health check that lengthens the limit of the check: to four
+ * times this. */
+enum { ANSWER_NOTED_MS = 2500 };
 
 enum {
   /* How long a name server may take. When the time is over, the addresses known so far are used,
@@ -133,8 +144,15 @@ struct socket_mutator {
   atomic_bool may_be_connecting;
 };
 
+/* Sets how long the peer's kernel may take to confirm data, which does not depend on how busy etcd is.
+ * gRPC has set PING_ANSWER_MS. A Unix socket has no such option. */
+static void set_user_timeout(int fd) {
+  int ms = USER_TIMEOUT_MS;
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
 static bool mutate_fd(int fd, socket_mutator *mutator) {
-  (void)fd;
+  set_user_timeout(fd);
   /* The order matters. This function sets |may_be_connecting| before it reads |blocks|, and
    * drop_channel sets |blocks| before it reads |may_be_connecting|. So at least one of the two
    * threads sees what the other one has set. */
@@ -238,11 +256,13 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
-      /* These four detect half-open connections. The pings are 6 s apart, because etcd closes a
-       * connection if pings come less than 5 s apart. HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit),
-       * because by default gRPC stops after two pings on an idle watch stream. */
+      /* These four, and set_user_timeout, detect half-open connections. The pings are 6 s apart,
+       * because etcd closes a connection if pings come less than 5 s apart. An etcd whose processors
+       * compute hashes of passwords may answer a ping only after 8 s (measured with 200 clients).
+       * HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit), because by default gRPC stops after two pings on
+       * an idle watch stream. */
       INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
-      INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000),
+      INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PING_ANSWER_MS),
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
@@ -622,6 +642,11 @@ void el_channel_saw_term(el_channel *ch, uint64_t term) {
 
 int64_t el_channel_answer_ms(const el_channel *ch) {
   return ch->health.slowest_ms;
+}
+
+void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
+  if (took_ms > ANSWER_NOTED_MS) took_ms = ANSWER_NOTED_MS;
+  if (member == ch->current) el_health_answered(&ch->health, took_ms);
 }
 
 int64_t el_channel_attempt_ms(const el_channel *ch) {

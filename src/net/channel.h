@@ -94,6 +94,10 @@ void el_channel_saw_term(el_channel *ch, uint64_t term);
  * @thread io */
 int64_t el_channel_answer_ms(const el_channel *ch);
 
+/* el_channel_note_answer tells that |member| has taken |took_ms| to answer a call that the health
+ * check leaves out. If that was long, other answers may take long, too. @thread io */
+void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms);
+
 /* el_channel_attempt_ms returns the timeout of one attempt of a call that need not end earlier.
  * @thread io */
 int64_t el_channel_attempt_ms(const el_channel *ch);

@@ -153,15 +153,18 @@ void el_health_connected(el_health *health, int64_t took_ms) {
   el_health_heard(health);
 }
 
-static void note_answer(el_health *health, const el_health_call *call) {
-  int64_t took_ms;
+void el_health_answered(el_health *health, int64_t took_ms) {
   health->n_timeouts = 0;
   health->is_measured = health->is_answered = true;
   el_health_heard(health);
-  took_ms = health->heard_ms - call->sent_ms;
-  if (!call->is_connected) took_ms /= ROUND_TRIPS;
   health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
   if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
+}
+
+static void note_answer(el_health *health, const el_health_call *call) {
+  int64_t took_ms = el_now_ms() - call->sent_ms;
+  el_health_answered(health,
+                     call->is_connected ? took_ms : took_ms / ROUND_TRIPS);
 }
 
 void el_health_call_ended(el_health *health, el_health_call *call,

@@ -83,6 +83,9 @@ void el_health_timed_out(el_health *health);
  * @thread io */
 void el_health_heard(el_health *health);
 
+/* el_health_answered records an answer that has taken |took_ms|. @thread io */
+void el_health_answered(el_health *health, int64_t took_ms);
+
 /* el_health_moved records that another member, or another connection, is in use from now on.
  * @thread io */
 void el_health_moved(el_health *health);
