@@ -202,6 +202,11 @@ void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
   (void)ch, (void)member, (void)took_ms;
 }
 
+void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
+                          const el_error *cause) {
+  (void)ch, (void)member, (void)limit_ms, (void)cause;
+}
+
 const char *el_channel_token(const el_channel *ch) { return ch->token; }
 
 size_t el_channel_count(const el_channel *ch) {

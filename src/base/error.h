@@ -47,6 +47,8 @@ typedef struct el_error {
   /* authentication is disabled in etcd, so no token is needed */
   bool is_auth_off;
   bool is_unanswered; /* no answer came before the deadline */
+  bool
+      is_busy; /* etcd answers other calls, but computes the hashes of passwords */
   /* etcd has applied the request, but the answer exceeds the size limit of a message */
   bool is_too_large;
   bool is_compacted; /* the read was of a revision that etcd has compacted */

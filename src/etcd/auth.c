@@ -16,10 +16,10 @@ enum {
   /* How long an Authenticate may take. The connection ends earlier if etcd does not answer its pings;
    * this limit is for a proxy that answers them itself. */
   AUTHENTICATE_MAX_MS = 60000,
-  /* The longest pause after an Authenticate that may still keep etcd busy. It doubles with each of
-   * them in a row, BACKOFF_DOUBLINGS times (8 s), and the pause is a random part of it. */
-  BACKOFF_MS = 250,
-  BACKOFF_DOUBLINGS = 5,
+  /* The longest pause before the next Authenticate. It doubles with each one in a row that was in
+   * vain, PAUSE_DOUBLINGS times (8 s). The pause is a random part of it. */
+  PAUSE_MS = 250,
+  PAUSE_DOUBLINGS = 5,
   /* For how long after etcd has refused Authenticate other calls fail with the same error, without
    * a request. Otherwise many calls with a wrong password would keep etcd busy with hashes. The time
    * doubles with each refusal in a row, REFUSED_DOUBLINGS times. */
@@ -29,21 +29,22 @@ enum {
   REPEATS_MAX = 3,
   /* While an Authenticate is in flight, the pause after the answer to a read without a token. */
   READ_EVERY_MS = 1000,
-  /* A call that has waited less, or less than this times what a read took, says nothing about its
-   * token: etcd may be busy. */
+  /* A call that has waited less says nothing about its token. */
   SUSPECT_MS = 500,
-  SUSPECT_TIMES = 4
+  /* If a read with a token takes this times what one without a token took, the token is invalid. */
+  READ_TIMES = 4
 };
 
 typedef struct auth_call {
-  el_token_wait token; /* first: waits for a token */
+  el_token_wait wait; /* first: for a token */
   el_auth *auth;
   el_call_request request;
   uint8_t *bytes;   /* of the request */
   int64_t until_ms; /* when the call must have ended (el_now_ms) */
   el_timer timer;   /* due at |until_ms| while the call waits for a token */
+  bool was_delayed; /* it has waited for a token */
   int64_t sent_ms;
-  unsigned n_tokens; /* auth->n_tokens when the call was sent */
+  unsigned token_number; /* of the token that it carries */
   int n_repeats;
   el_call_done done;
   void *arg;
@@ -58,33 +59,40 @@ typedef struct attempt {
   bool is_left;          /* the client has left |member| meanwhile */
 } attempt;
 
+/* The read in flight that tells whether etcd answers: see "reads" below. */
+typedef struct test_read {
+  int64_t sent_ms;       /* by el_now_ms; 0: none is in flight */
+  size_t member;         /* that it was sent to */
+  unsigned token_number; /* of the token that it carries; 0: none */
+} test_read;
+
 struct el_auth {
   el_channel *ch;
   char *user; /* NULL: no token is requested */
   char *password;
   bool is_authenticated; /* the channel has a valid token, or needs none */
-  unsigned n_tokens;     /* how often is_authenticated became true */
+  unsigned token_number; /* how often is_authenticated became true */
+  bool is_accepted;      /* etcd has accepted a call with the present token */
+  bool is_suspect; /* reads are to tell whether the present token is invalid */
   /* the Authenticate whose answer is awaited; NULL: none */
   attempt *attempt;
-  int n_failures; /* Authenticates in a row after which the client backed off */
+  int n_in_vain; /* Authenticates in a row without a token that etcd has accepted */
   int64_t retry_ms; /* the next Authenticate leaves no earlier (el_now_ms) */
-  el_error failure; /* why the last one failed */
-  el_error refusal; /* the last definite refusal of Authenticate */
+  el_error failure; /* why the last one failed; code EL_OK: it did not */
+  el_error refusal; /* the last final refusal of Authenticate */
   int n_refusals;   /* the number of refusals in a row */
-  int64_t
-      refusal_until_ms; /* by el_now_ms; waits fail with |refusal| until then */
+  /* by el_now_ms; waits fail with |refusal| until then */
+  int64_t refusal_until_ms;
   el_timers *timers;
   /* Fails the waits that begin before refusal_until_ms, because el_auth_await_token must not call
    * |done| itself; or sends the next Authenticate. */
   el_timer timer;
-  el_timer read_timer; /* sends the next read without a token */
-  int64_t
-      reading_ms; /* when the read in flight was sent (el_now_ms); 0: none is */
-  /* when etcd answered such a read last, and no call with a token since (el_now_ms); 0: never */
-  int64_t read_ms;
-  int64_t read_took_ms; /* how long that answer took */
-  bool was_answered;    /* etcd has answered a read or an Authenticate */
-  uint64_t salt;        /* varies the jitter */
+  test_read read;
+  el_timer read_timer; /* sends the next read */
+  /* when etcd answered a read without a token last (el_now_ms); 0: never */
+  int64_t read_answered_ms;
+  bool was_answered; /* etcd has answered a read or an Authenticate */
+  uint64_t salt;     /* varies the jitter */
   STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
   el_failover_listener listener;
   el_authenticate_done on_ended;
@@ -113,6 +121,7 @@ static void fail(auth_call *call, const el_error *err) {
 
 static void on_token(el_token_wait *wait, const el_error *err) {
   auth_call *call = (auth_call *)wait;
+  call->was_delayed = true;
   el_timers_stop(call->auth->timers, &call->timer);
   if (err->code == EL_OK) {
     send(call);
@@ -170,16 +179,16 @@ static void read_token(el_auth *auth, const el_call_answer *answer,
   }
 }
 
-/* Returns how long the next Authenticate waits for etcd to compute the hash of the last one. Clients
- * that fail at the same time spread their next Authenticates. */
-static int64_t pause_ms(const el_auth *auth) {
-  return el_jitter((int64_t)BACKOFF_MS << auth->n_failures, auth->salt,
-                   el_now_ms());
+/* Delays the next Authenticate, because etcd may still compute the hash of the last one. Clients that
+ * fail at the same time spread their next Authenticates. */
+static void pause_authenticate(el_auth *auth) {
+  int64_t now_ms = el_now_ms();
+  auth->retry_ms = now_ms + el_jitter((int64_t)PAUSE_MS << auth->n_in_vain,
+                                      auth->salt, now_ms);
 }
 
-/* Counts an Authenticate that was in vain, and may still keep etcd busy. */
-static void note_wasted(el_auth *auth) {
-  if (auth->n_failures < BACKOFF_DOUBLINGS) auth->n_failures++;
+static void count_in_vain(el_auth *auth) {
+  if (auth->n_in_vain < PAUSE_DOUBLINGS) auth->n_in_vain++;
 }
 
 static void note_refusal(el_auth *auth, const el_error *err) {
@@ -190,58 +199,98 @@ static void note_refusal(el_auth *auth, const el_error *err) {
 }
 
 static void note_failure(el_auth *auth, const el_error *err) {
-  if (err->is_definite) {
+  auth->failure = *err;
+  if (err->is_definite && !err->is_retriable) {
     note_refusal(auth, err);
   } else if (!err->is_unsent) {
-    auth->failure = *err;
-    auth->retry_ms = el_now_ms() + pause_ms(auth);
+    pause_authenticate(auth);
     /* an answer, for example that there is no leader, tells that no hash is computed any more */
-    if (!err->is_from_etcd) note_wasted(auth);
+    if (!err->is_from_etcd) count_in_vain(auth);
   }
 }
 
-static void note_success(el_auth *auth, const attempt *it) {
+static void note_success(el_auth *auth) {
   auth->is_authenticated = true;
-  auth->n_tokens++;
-  auth->n_failures = auth->n_refusals = 0;
-  auth->retry_ms = auth->refusal_until_ms = auth->read_ms = 0;
-  el_channel_note_answer(auth->ch, it->member, el_now_ms() - it->sent_ms);
+  auth->token_number++;
+  auth->is_accepted = auth->is_suspect = false;
+  auth->n_refusals = 0;
+  auth->retry_ms = auth->refusal_until_ms = 0;
+  auth->failure.code = EL_OK;
 }
 
-static void send_read(el_auth *auth);
+/* The present token is invalid. If etcd has never accepted it, the next one may not help either. */
+static void reject_token(el_auth *auth) {
+  auth->is_authenticated = false;
+  if (!auth->is_accepted) {
+    pause_authenticate(auth);
+    count_in_vain(auth);
+  }
+}
+
+static void accept_token(el_auth *auth) {
+  auth->is_accepted = true;
+  auth->n_in_vain = 0;
+}
+
 static void get_token(el_auth *auth);
 
-/* Takes the answer to an Authenticate. A token is also taken from a member that the client has left
- * meanwhile, because all members know it. */
-static void on_authenticated(void *arg, const el_call_answer *answer) {
-  attempt *it = arg;
-  el_auth *auth = it->auth;
-  bool is_awaited = auth->attempt == it, is_stale;
-  el_error err = answer->err;
-  if (auth->on_ended != NULL) {
-    auth->on_ended(auth->arg, el_now_ms() - it->sent_ms);
-  }
-  if (is_awaited) auth->attempt = NULL;
-  if (err.code != EL_UNAVAILABLE) auth->was_answered = true;
-  if (err.code == EL_OK) {
-    read_token(auth, answer, &err);
-  } else if (err.is_auth_off) {
+/* Reads the result of an Authenticate into |err|, and sets the token. */
+static void take_result(el_auth *auth, const el_call_answer *answer,
+                        el_error *err) {
+  *err = answer->err;
+  if (err->code != EL_UNAVAILABLE) auth->was_answered = true;
+  if (err->code == EL_OK) {
+    read_token(auth, answer, err);
+  } else if (err->is_auth_off) {
     /* authentication is disabled, so no token is needed; etcd would refuse an old one */
-    err.code = EL_OK;
+    err->code = EL_OK;
     el_channel_set_token(auth->ch, NULL);
   }
-  is_stale = err.code != EL_OK && err.is_definite && it->has_old_password;
+}
+
+/* If etcd has answered nothing for as long as an Authenticate may take, leaves the connection. */
+static void leave_if_silent(el_auth *auth, const attempt *it,
+                            const el_error *err) {
+  if (err->is_unanswered && auth->read_answered_ms < it->sent_ms) {
+    el_channel_fail_over(auth->ch, it->member, 0, err);
+  }
+}
+
+/* Takes the answer to an Authenticate. The client may have left the member of an earlier one
+ * meanwhile. Its token is taken all the same, because all members know it; its failure is ignored. */
+static void on_authenticated(void *arg, const el_call_answer *answer) {
+  attempt it = *(attempt *)arg;
+  el_auth *auth = it.auth;
+  bool is_awaited = auth->attempt == arg;
+  el_error err;
+  free(arg);
+  if (is_awaited) auth->attempt = NULL;
+  if (auth->is_stopped) return;
+  if (auth->on_ended != NULL && !answer->err.is_unsent) {
+    auth->on_ended(auth->arg, el_now_ms() - it.sent_ms);
+  }
+  if (auth->is_authenticated) return; /* an earlier one has brought a token */
+  take_result(auth, answer, &err);
   if (err.code == EL_OK) {
-    note_success(auth, it);
-  } else if (is_awaited && !is_stale) {
+    note_success(auth);
+  } else if (!is_awaited) {
+    return;
+  } else if (it.has_old_password && err.is_definite) {
+    get_token(auth); /* with the new password */
+    return;
+  } else {
     note_failure(auth, &err);
+    leave_if_silent(auth, &it, &err);
   }
-  free(it);
-  if (is_stale) {
-    if (is_awaited) get_token(auth); /* with the new password */
-  } else if (err.code == EL_OK || is_awaited) {
-    release_waiting(auth, &err);
-  }
+  release_waiting(auth, &err);
+}
+
+static void send_read(el_auth *auth, bool has_token, int64_t timeout_ms);
+
+static void send_read_without_token(el_auth *auth) {
+  bool is_alone = el_channel_count(auth->ch) == 1;
+  send_read(auth, false,
+            is_alone ? AUTHENTICATE_MAX_MS : el_channel_attempt_ms(auth->ch));
 }
 
 static void authenticate(el_auth *auth) {
@@ -269,7 +318,7 @@ static void authenticate(el_auth *auth) {
   explicit_bzero(bytes, len);
   free(bytes);
   if (el_channel_count(auth->ch) > 1) {
-    send_read(auth);
+    send_read_without_token(auth);
   } else {
     el_timers_set(auth->timers, &auth->read_timer, it->sent_ms + READ_EVERY_MS);
   }
@@ -292,7 +341,7 @@ static void on_timer(el_timer *timer) {
   el_auth *auth = EL_CONTAINER_OF(timer, el_auth, timer);
   if (auth->attempt != NULL && auth->attempt->is_left) {
     auth->attempt = NULL;
-    note_wasted(auth);
+    count_in_vain(auth);
   }
   if (el_now_ms() < auth->refusal_until_ms) {
     release_waiting(auth, &auth->refusal);
@@ -301,55 +350,88 @@ static void on_timer(el_timer *timer) {
   }
 }
 
-/* The token is kept, because each member knows the tokens of all members, until they expire. An
+/* The token is kept: each member knows the tokens of all members, until they expire there. An
  * Authenticate in flight is awaited only for a pause if there is another member to ask, because the
- * first may never answer. */
+ * first may never answer. What one member has refused, except the password, another may accept. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
   (void)cause;
-  if (auth->attempt == NULL || auth->attempt->is_left ||
-      el_channel_count(auth->ch) == 1) {
-    return;
-  }
+  if (auth->is_stopped || el_channel_count(auth->ch) == 1) return;
+  if (auth->refusal.code != EL_UNAUTHENTICATED) auth->refusal_until_ms = 0;
+  if (auth->attempt == NULL || auth->attempt->is_left) return;
   auth->attempt->is_left = true;
-  el_timers_set(auth->timers, &auth->timer, el_now_ms() + pause_ms(auth));
+  pause_authenticate(auth);
+  el_timers_set(auth->timers, &auth->timer, auth->retry_ms);
 }
 
-/* ---- reads without a token ---- */
+/* ---- reads ---- */
 
-/* A read that carries no token tells whether etcd answers. It has two uses.
+/* A linearizable read tells whether etcd answers. It has two uses.
  *
- * While an Authenticate is in flight, its answer shows that the member is alive, and busy with the
- * hashes of passwords. Without an answer, the health check gives up the member. If there is no other
- * member, the health check leaves the read out, because a new connection would not be quicker.
+ * While an Authenticate is in flight, the answer to a read without a token shows that the member is
+ * alive, and busy with the hashes of passwords. Without an answer, the health check gives up the
+ * member. If there is no other member, the health check leaves the read out, because a new connection
+ * would not be quicker.
  *
- * It also tells an invalid token from a silent etcd. A simple token contains a raft index, and an etcd
- * that was wiped or restored does not answer a call whose token has a higher index than its own
- * (simple_token.go, isValidSimpleToken). So if etcd answers a read without a token, and does not
- * answer a call with a token that was sent after that, the token counts as invalid. etcd waits for its
- * leader before it looks at the token (v3_server.go, Txn), so a refusal is as good as a result. */
+ * Reads also tell an invalid token from a silent etcd. A simple token contains a raft index, and an
+ * etcd that was wiped or restored does not answer a call whose token has a higher index than its own
+ * (simple_token.go, isValidSimpleToken). So if a call with such a token gets no answer, a read is sent
+ * without a token, and when it is answered, the same read with the token. If that one is not answered
+ * by the same member in a few times the time, the token is invalid. etcd waits for its leader before it
+ * looks at the token (v3_server.go, Txn), so a refusal of the first read is as good as a result. */
+
+static void on_read_with_token(el_auth *auth, const test_read *read,
+                               const el_error *err) {
+  bool is_same = read->token_number == auth->token_number &&
+                 read->member == el_channel_member(auth->ch);
+  auth->is_suspect = false;
+  if (auth->is_authenticated && is_same && err->is_unanswered) {
+    reject_token(auth);
+  }
+}
+
+static void on_read_without_token(el_auth *auth, const test_read *read,
+                                  const el_error *err) {
+  int64_t now_ms = el_now_ms(), took_ms = now_ms - read->sent_ms;
+  bool is_answered = err->code != EL_UNAVAILABLE;
+  if (is_answered) {
+    auth->read_answered_ms = now_ms;
+    auth->was_answered = true;
+    if (el_channel_count(auth->ch) == 1) {
+      el_channel_note_answer(auth->ch, read->member, took_ms);
+    }
+  }
+  if (auth->attempt != NULL) {
+    el_timers_set(auth->timers, &auth->read_timer, now_ms + READ_EVERY_MS);
+  } else if (auth->is_suspect && is_answered) {
+    took_ms *= READ_TIMES;
+    send_read(auth, true, took_ms > SUSPECT_MS ? took_ms : SUSPECT_MS);
+  } else {
+    auth->is_suspect = false;
+  }
+}
 
 static void on_read(void *arg, const el_call_answer *answer) {
   el_auth *auth = arg;
-  if (answer->err.code != EL_UNAVAILABLE) {
-    auth->read_ms = el_now_ms();
-    auth->read_took_ms = auth->read_ms - auth->reading_ms;
-    auth->was_answered = true;
-  }
-  auth->reading_ms = 0;
-  if (auth->attempt != NULL && !auth->is_stopped) {
-    el_timers_set(auth->timers, &auth->read_timer, el_now_ms() + READ_EVERY_MS);
+  test_read read = auth->read;
+  auth->read.sent_ms = 0;
+  if (auth->is_stopped) return;
+  if (read.token_number != 0) {
+    on_read_with_token(auth, &read, &answer->err);
+  } else {
+    on_read_without_token(auth, &read, &answer->err);
   }
 }
 
-static void send_read(el_auth *auth) {
+static void send_read(el_auth *auth, bool has_token, int64_t timeout_ms) {
   Etcd__RangeRequest range = ETCD__RANGE_REQUEST__INIT;
   Etcd__RequestOp op = ETCD__REQUEST_OP__INIT, *ops[] = {&op};
   Etcd__TxnRequest txn = ETCD__TXN_REQUEST__INIT;
-  bool is_alone = el_channel_count(auth->ch) == 1;
   uint8_t bytes[32];
-  if (auth->reading_ms != 0 || auth->is_stopped) return;
-  auth->reading_ms = el_now_ms();
+  if (auth->read.sent_ms != 0) return;
+  auth->read = (test_read){.sent_ms = el_now_ms(),
+                           .member = el_channel_member(auth->ch),
+                           .token_number = has_token ? auth->token_number : 0};
   range.key.data = (uint8_t *)"x";
   range.key.len = 1;
   op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_RANGE;
@@ -361,16 +443,15 @@ static void send_read(el_auth *auth) {
                     .method = "/etcdserverpb.KV/Txn",
                     .bytes = bytes,
                     .len = etcd__txn_request__pack(&txn, bytes),
-                    .timeout_ms = is_alone ? AUTHENTICATE_MAX_MS
-                                           : el_channel_attempt_ms(auth->ch),
-                    .may_be_slow = is_alone,
-                    .has_no_token = true},
+                    .timeout_ms = timeout_ms,
+                    .may_be_slow = has_token || el_channel_count(auth->ch) == 1,
+                    .has_no_token = !has_token},
                 on_read, auth);
 }
 
 static void on_read_due(el_timer *timer) {
   el_auth *auth = EL_CONTAINER_OF(timer, el_auth, read_timer);
-  if (auth->attempt != NULL) send_read(auth);
+  if (auth->attempt != NULL) send_read_without_token(auth);
 }
 
 /* Tells whether |token| ends with a raft index, unlike a JWT, which has two dots. */
@@ -383,16 +464,13 @@ static bool has_index(const char *token) {
 /* Handles that |call|, which carried the present token, had no answer. */
 static void suspect_token(el_auth *auth, const auth_call *call) {
   const char *token = el_channel_token(auth->ch);
-  int64_t waited_ms = el_now_ms() - call->sent_ms;
-  if (token == NULL || !has_index(token) || waited_ms < SUSPECT_MS) return;
-  if (auth->read_ms == 0) {
-    send_read(auth);
-  } else if (call->sent_ms >= auth->read_ms) {
-    if (waited_ms >= SUSPECT_TIMES * auth->read_took_ms) {
-      auth->is_authenticated = false;
-    }
-    auth->read_ms = 0;
+  if (auth->is_suspect || token == NULL || !has_index(token) ||
+      call->request.pinned_member != 0 ||
+      el_now_ms() < call->sent_ms + SUSPECT_MS) {
+    return;
   }
+  auth->is_suspect = true;
+  send_read_without_token(auth);
 }
 
 /* ---- calls ---- */
@@ -401,14 +479,13 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   auth_call *call = arg;
   el_auth *auth = call->auth;
   const el_error *err = &answer->err;
-  if (call->n_tokens ==
-      auth->n_tokens) { /* no new token has come since the call was sent */
+  if (call->token_number == auth->token_number && auth->is_authenticated) {
     if (err->is_token_bad) {
-      auth->is_authenticated = false;
+      reject_token(auth);
     } else if (err->is_unanswered) {
       suspect_token(auth, call);
     } else if (err->code != EL_UNAVAILABLE) {
-      auth->read_ms = 0;
+      accept_token(auth);
     }
   }
   if (err->is_token_bad && call->n_repeats < REPEATS_MAX) {
@@ -421,33 +498,45 @@ static void on_answer(void *arg, const el_call_answer *answer) {
 }
 
 /* Fails |call|, which has waited for a token for the time that it has. */
+static void fail_late(auth_call *call) {
+  el_auth *auth = call->auth;
+  el_error err;
+  if (!el_auth_explain_wait(auth, &err)) {
+    el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no auth token in time",
+                 el_channel_address(auth->ch, el_channel_member(auth->ch)));
+    err.is_retriable = true;
+  }
+  err.is_unanswered = true;
+  fail(call, &err);
+}
+
 static void on_call_due(el_timer *timer) {
   auth_call *call = EL_CONTAINER_OF(timer, auth_call, timer);
-  el_error err;
-  el_auth_cancel_wait(call->auth, &call->token);
-  el_auth_explain_wait(call->auth, &err);
-  fail(call, &err);
+  el_auth_cancel_wait(call->auth, &call->wait);
+  fail_late(call);
 }
 
 /* Sends |call|, or makes it wait for a token. After el_auth_stop, |call| fails, because a token
  * that comes while the client closes must not start a request. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
+  int64_t now_ms = el_now_ms();
   el_error closed;
   if (auth->is_stopped) {
     el_error_set(&closed, EL_CLOSED, "the client was closed");
     fail(call, &closed);
-    return;
-  }
-  if (!auth->is_authenticated) {
+  } else if (!auth->is_authenticated) {
     el_timers_set(auth->timers, &call->timer, call->until_ms);
-    el_auth_await_token(auth, &call->token);
-    return;
+    el_auth_await_token(auth, &call->wait);
+  } else if (call->was_delayed && now_ms >= call->until_ms) {
+    /* sent now, its outcome would be unknown */
+    fail_late(call);
+  } else {
+    call->token_number = auth->token_number;
+    call->sent_ms = now_ms;
+    call->request.timeout_ms = call->until_ms - now_ms;
+    el_call_start(auth->ch, &call->request, on_answer, call);
   }
-  call->n_tokens = auth->n_tokens;
-  call->sent_ms = el_now_ms();
-  call->request.timeout_ms = call->until_ms - call->sent_ms;
-  el_call_start(auth->ch, &call->request, on_answer, call);
 }
 
 void el_auth_call(el_auth *auth, const el_call_request *request,
@@ -458,7 +547,7 @@ void el_auth_call(el_auth *auth, const el_call_request *request,
     return;
   }
   call = el_alloc(sizeof *call);
-  call->token.done = on_token;
+  call->wait.done = on_token;
   call->auth = auth;
   call->bytes = el_alloc(request->len);
   memcpy(call->bytes, request->bytes, request->len);
@@ -474,7 +563,7 @@ void el_auth_call(el_auth *auth, const el_call_request *request,
 /* ---- streams ---- */
 
 bool el_auth_is_ready(const el_auth *auth) {
-  return auth->user == NULL || auth->is_authenticated;
+  return auth->user == NULL || (auth->is_authenticated && !auth->is_stopped);
 }
 
 void el_auth_await_token(el_auth *auth, el_token_wait *wait) {
@@ -492,14 +581,18 @@ void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait) {
   }
 }
 
-void el_auth_report(el_auth *auth, unsigned n_tokens, const el_error *err) {
-  if (err->is_token_bad && auth->user != NULL && n_tokens == auth->n_tokens) {
-    auth->is_authenticated = false;
-    get_token(auth);
+void el_auth_report(el_auth *auth, unsigned token_number, const el_error *err) {
+  if (!err->is_token_bad || auth->user == NULL ||
+      token_number != auth->token_number) {
+    return;
   }
+  if (auth->is_authenticated) reject_token(auth);
+  get_token(auth);
 }
 
-unsigned el_auth_token_number(const el_auth *auth) { return auth->n_tokens; }
+unsigned el_auth_token_number(const el_auth *auth) {
+  return auth->token_number;
+}
 
 bool el_auth_was_answered(const el_auth *auth) { return auth->was_answered; }
 
@@ -507,13 +600,14 @@ bool el_auth_explain_wait(const el_auth *auth, el_error *err) {
   const attempt *it = auth->attempt;
   if (auth->user == NULL || auth->is_authenticated) return false;
   if (it != NULL) {
+    bool is_busy = auth->read_answered_ms >= it->sent_ms;
     el_error_set(err, EL_UNAVAILABLE,
                  "etcd %s: %s (Authenticate has taken %.1f s so far)",
                  el_channel_address(auth->ch, it->member),
-                 auth->read_ms >= it->sent_ms ? "busy with passwords"
-                                              : "no answer in time",
+                 is_busy ? "busy with passwords" : "no answer in time",
                  (double)(el_now_ms() - it->sent_ms) / 1000);
-  } else if (auth->n_failures > 0) {
+    err->is_busy = is_busy;
+  } else if (auth->failure.code != EL_OK) {
     *err = auth->failure;
   } else {
     el_error_set(err, EL_UNAVAILABLE, "etcd %s: no auth token yet",

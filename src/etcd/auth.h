@@ -1,16 +1,17 @@
 /* auth: authentication. The files in etcd/ send each call that needs rights with el_auth_call. If
  * etcd requires a token, the call then carries one.
  *
- * Each member keeps the tokens in its own memory. A token that is used at one member expires at the
- * others, and a member forgets all tokens when it restarts. A change of the auth store may make a
- * token invalid, too. So when etcd refuses calls because of their token, one new token is requested
+ * All members know a new token. Each keeps it in its own memory: a token that is used at one member
+ * expires at the others after 5 minutes, and a member forgets all tokens when it restarts. A change of
+ * the auth store may make a token invalid, too. So when etcd refuses calls because of their token, one new token is requested
  * for all of them, and each call is sent again. That is safe, because etcd has not applied a call
  * that it refused.
  *
  * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, also if the client
  * has given it up. If many clients repeat what etcd has not answered yet, none ever gets an answer. So
- * a client has one Authenticate in flight, and waits for its answer as long as the connection lives. A
- * token is invalid only if etcd says so.
+ * a client awaits one Authenticate at a time, for as long as the connection lives. Only if the client
+ * leaves the member meanwhile, it asks the next one after a pause. A call without an answer is no sign
+ * of an invalid token, unless etcd answers the same read without a token, and not with it.
  */
 #ifndef ETCDLOCK_ETCD_AUTH_H
 #define ETCDLOCK_ETCD_AUTH_H
@@ -27,8 +28,8 @@ typedef void (*el_authenticate_done)(void *arg, int64_t took_ms);
 /* el_auth_new returns the authentication of one client. If |user| is not NULL, tokens are requested
  * for |user| with |password|; el_auth takes over both strings and wipes them at the end. Otherwise,
  * if |token| is not NULL, all calls carry |token|, which is copied and never renewed. If both are
- * NULL, calls carry no token. |on_ended| (NULL: none) is called with |arg| after each Authenticate.
- * @thread io */
+ * NULL, calls carry no token. |on_ended| (NULL: none) is called with |arg| after each Authenticate
+ * that was sent. @thread io */
 el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
                      char *password, const char *token,
                      el_authenticate_done on_ended, void *arg);
@@ -41,8 +42,8 @@ void el_auth_stop(el_auth *auth);
 void el_auth_free(el_auth *auth);
 
 /* el_auth_call does the same as el_call_start, but the call carries a token, which may have to be
- * requested first. The timeout of |request| includes the wait for it. After el_auth_stop, |done| may be called before el_auth_call returns.
- * @thread io */
+ * requested first. The timeout of |request| includes the wait for it. After el_auth_stop, |done| may be
+ * called before el_auth_call returns. @thread io */
 void el_auth_call(el_auth *auth, const el_call_request *request,
                   el_call_done done, void *arg);
 
@@ -60,8 +61,8 @@ struct el_token_wait {
 bool el_auth_is_ready(const el_auth *auth);
 
 /* el_auth_await_token calls wait->done later: with code EL_OK when a stream may be opened, or with
- * the error because of which there is no token. A wait that begins after el_auth_stop does not end
- * before el_auth_free. @thread io */
+ * the error because of which there is no token. A wait that begins after el_auth_stop ends with
+ * `closed` in el_auth_free. @thread io */
 void el_auth_await_token(el_auth *auth, el_token_wait *wait);
 
 /* el_auth_cancel_wait ends |wait| without a call of wait->done. It does nothing if |wait| is not
@@ -72,9 +73,9 @@ void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait);
 unsigned el_auth_token_number(const el_auth *auth);
 
 /* el_auth_report handles the error |err| with which a stream or a watch ended that carried token
- * number |n_tokens|. If |err| says that the token is invalid, and no other one has come since,
+ * number |token_number|. If |err| says that the token is invalid, and no other one has come since,
  * el_auth_report requests a new token. @thread io */
-void el_auth_report(el_auth *auth, unsigned n_tokens, const el_error *err);
+void el_auth_report(el_auth *auth, unsigned token_number, const el_error *err);
 
 /* el_auth_was_answered tells whether etcd has answered a call of |auth| itself. @thread io */
 bool el_auth_was_answered(const el_auth *auth);

@@ -205,8 +205,8 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
  * after the other (v3rpc/lease.go), so a second one would wait for the first. */
 typedef struct renewal_stream {
   el_keepalive *ka;
-  el_stream *st;     /* NULL: opened when there is a token */
-  unsigned n_tokens; /* the number of the token that |st| carries */
+  el_stream *st;         /* NULL: opened when there is a token */
+  unsigned token_number; /* of the token that |st| carries */
   /* when the renewal in flight was sent (el_now_ms); 0: the stream is idle */
   int64_t sent_ms;
   TAILQ_ENTRY(renewal_stream) link;
@@ -320,15 +320,24 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
 
 static void repeat(el_keepalive *ka);
 
+/* Tells whether a renewal that was refused with the error |err| and token |number| is sent again with
+ * another token. */
+static bool may_repeat(const el_keepalive *ka, unsigned number,
+                       const el_error *err) {
+  return err->is_token_bad && !ka->is_repeating &&
+         (!el_auth_is_ready(ka->auth) ||
+          number != el_auth_token_number(ka->auth));
+}
+
 static void on_keepalive_ended(void *arg, const el_error *err) {
   renewal_stream *it = arg;
   el_keepalive *ka = it->ka;
   bool is_awaited = it->sent_ms > ka->answered_sent_ms;
-  if (err->is_token_bad) ka->refused_token = it->n_tokens;
-  el_auth_report(ka->auth, it->n_tokens, err);
+  unsigned number = it->token_number;
+  if (err->is_token_bad) ka->refused_token = number;
+  el_auth_report(ka->auth, number, err);
   it->st = NULL;
-  if (is_awaited && err->is_token_bad && !ka->is_repeating &&
-      !el_auth_is_ready(ka->auth)) {
+  if (is_awaited && may_repeat(ka, number, err)) {
     repeat(ka);
   } else if (is_awaited) {
     fail_all(ka, err);
@@ -358,7 +367,7 @@ static void send_renewal(renewal_stream *it) {
   if (it->st == NULL) {
     it->st = el_stream_open(el_auth_channel(it->ka->auth),
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, it);
-    it->n_tokens = el_auth_token_number(it->ka->auth);
+    it->token_number = el_auth_token_number(it->ka->auth);
   }
   request.id = it->ka->id;
   el_stream_send(it->st, bytes,
@@ -413,7 +422,8 @@ static renewal_stream *take_stream(el_keepalive *ka) {
   return it;
 }
 
-/* Has the last renewal sent again when there is a new token. It counts from when it was sent first. */
+/* Has the last renewal sent again with a new token, as soon as there is one. It counts from when it was
+ * sent first. */
 static void repeat(el_keepalive *ka) {
   renewal_stream *it;
   el_keepalive_reset(ka);
@@ -421,16 +431,30 @@ static void repeat(el_keepalive *ka) {
   if (it == NULL) return;
   ka->is_repeating = true;
   it->sent_ms = ka->sent_ms;
-  el_auth_await_token(ka->auth, &ka->token);
+  if (el_auth_is_ready(ka->auth)) {
+    send_renewal(it);
+  } else {
+    el_auth_await_token(ka->auth, &ka->token);
+  }
 }
 
 /* Tells whether a stream may be opened now. An invalid token is used until etcd has refused it here:
  * before 3.4.42, 3.5.28 and 3.6.9, etcd does not look at the token of a keepalive (checkLeaseRenew),
  * and the lease must not end while etcd computes the hash for the next one. */
 static bool may_open(const el_keepalive *ka) {
-  unsigned n_tokens = el_auth_token_number(ka->auth);
+  bool has_token = el_channel_token(el_auth_channel(ka->auth)) != NULL;
   return el_auth_is_ready(ka->auth) ||
-         (n_tokens != 0 && n_tokens != ka->refused_token);
+         (has_token && el_auth_token_number(ka->auth) != ka->refused_token);
+}
+
+/* Closes the idle stream if its token is not the present one, which is valid: the server may refuse a
+ * renewal with the old one. */
+static void close_outdated(el_keepalive *ka) {
+  renewal_stream *idle = TAILQ_FIRST(&ka->streams);
+  if (idle != NULL && idle->sent_ms == 0 && el_auth_is_ready(ka->auth) &&
+      idle->token_number != el_auth_token_number(ka->auth)) {
+    close_stream(idle);
+  }
 }
 
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
@@ -440,6 +464,7 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
   ka->ttl_s = seconds_of(ttl_ms);
   ka->sent_ms = now_ms;
   close_late(ka);
+  close_outdated(ka);
   it = take_stream(ka);
   if (it == NULL) return;
   it->sent_ms = now_ms;

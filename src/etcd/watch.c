@@ -24,9 +24,9 @@ enum {
 struct el_watches {
   el_auth *auth;
   el_timers *timers;
-  el_stream *st;     /* NULL: none */
-  unsigned n_tokens; /* the number of the token that |st| carries */
-  el_watch *by_id;   /* hash of the started watches */
+  el_stream *st;         /* NULL: none */
+  unsigned token_number; /* of the token that |st| carries */
+  el_watch *by_id;       /* hash of the started watches */
   /* the last ID that this file has chosen; IDs start at 1 and are never used twice */
   int64_t last_id;
   /* the ID of the oldest create on this stream that etcd has not answered. If it is above last_id,
@@ -151,7 +151,7 @@ static void on_canceled(el_watches *watches, el_watch *watch,
   if (strstr(reason, "permission denied") == NULL) {
     event.err.is_token_bad = strstr(reason, "auth token") != NULL ||
                              strstr(reason, "auth store is old") != NULL;
-    el_auth_report(watches->auth, watches->n_tokens, &event.err);
+    el_auth_report(watches->auth, watches->token_number, &event.err);
     restart_stream(watches);
     return;
   }
@@ -229,7 +229,7 @@ static void open_stream(el_watches *watches);
 
 static void on_ended(void *arg, const el_error *err) {
   el_watches *watches = arg;
-  el_auth_report(watches->auth, watches->n_tokens, err);
+  el_auth_report(watches->auth, watches->token_number, err);
   watches->st = NULL;
   if (watches->by_id != NULL) {
     schedule_reopen(watches);
@@ -261,7 +261,7 @@ static void open_stream(el_watches *watches) {
   watches->unanswered_id = 0;
   watches->st = el_stream_open(el_auth_channel(watches->auth),
                                "/etcdserverpb.Watch/Watch", &events, watches);
-  watches->n_tokens = el_auth_token_number(watches->auth);
+  watches->token_number = el_auth_token_number(watches->auth);
 }
 
 static void on_token(el_token_wait *wait, const el_error *err) {

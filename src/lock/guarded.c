@@ -350,8 +350,7 @@ static bool withdraw(el_guarded *guarded) {
 }
 
 /* Fails a transaction at its deadline. If its request has left, gRPC usually ends the call by
- * itself, so this function waits for GRACE_MS more. A request that waits for an auth token has no
- * call that gRPC could end. */
+ * itself, so this function waits for GRACE_MS more. */
 static void on_deadline(el_guarded *guarded) {
   el_write_event unanswered = {.kind = EL_WRITE_ON_ANSWER};
   int64_t last_ms = guarded->deadline_ms + GRACE_MS;

@@ -431,14 +431,15 @@ static void end_backoff(el_request_queue *queue) {
   queue->has_contact = true;
 }
 
-/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
+/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are three
  * such timeouts. The first was shorter than el_channel_attempt_ms. The second was not, but etcd was
- * reached after the attempt was sent. (An attempt that ended early does show it, because the health
+ * reached after the attempt was sent. The third waited for an etcd that is busy with passwords. (An attempt that ended early does show it, because the health
  * check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
   bool took_all = el_now_ms() >= answer->sent_ms + request->timeout_ms;
+  if (answer->err.is_busy) return true;
   return answer->err.is_unanswered &&
          (request->has_short_timeout ||
           (took_all && answer->sent_ms < queue->reached_ms));
@@ -501,8 +502,9 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   if (request->has_short_timeout && answer->err.is_unanswered &&
       queue->backoff_ms != 0) {
     /* the timeout was short, so it says less than the error because of which the queue backs off */
+    bool is_definite = answer->err.is_definite;
     answer->err = queue->shared->unreachable;
-    answer->err.is_definite = false;
+    answer->err.is_definite = is_definite;
   }
   check_answer(queue, request, answer);
   if (answer->err.code != EL_OK) {
@@ -645,7 +647,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
   }
   if (answer->err.code != EL_UNAVAILABLE) {
     end_backoff(queue);
-  } else if (!answer->err.has_other_member) {
+  } else if (!answer->err.has_other_member && !answer->err.is_busy) {
     el_shared_set_unreachable(queue->shared, &answer->err);
   }
   return answer->err.code != EL_OK || seen.cluster_id == 0 ||
