@@ -3,10 +3,10 @@
 --   make fleets [ROWS="start-90 pause"] [ETCD=3.6] [ENTRANTS="etcdlock go"]
 --
 -- etcd has users, and the default bcrypt cost. The clients of a row run in three processes. The
--- columns are the seconds until the last client holds its lock, how many hold it, how many
--- Authenticates etcd has received for each client, and how many holds were lost within two TTLs
--- after the event of the row. In the rows "busy", four processes per core use all processor time
--- that they get. ROWS are parts of the titles of rows.
+-- columns are the seconds until the last client holds its lock, how many hold it, and how many
+-- Authenticates etcd has received for each client. The next ones count two TTLs from the begin of
+-- the event of the row: holds that were lost, Authenticates, other requests. In the rows "busy",
+-- four processes per core use all processor time that they get. ROWS are parts of the titles.
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
@@ -20,10 +20,12 @@ local wait = require "spec.support.harness.wait"
 local PROCESSES, TTL = 3, 10
 local PATIENCE = 60 -- seconds until each client holds its lock
 local PAUSE = 3 -- seconds for which etcd stands still
+local KEYS, BYTES = 40000, 4096 -- number and size of the values in a full etcd
 
 -- ---- rows -------------------------------------------------------------------------
 
--- Fields of a row: clients, event ("pause" or "user-add"; nil: none), jwt, cost (of bcrypt), busy.
+-- Fields of a row: clients, event (a name of EVENTS; nil: none), jwt, cost (of bcrypt), busy,
+-- members (1), and full: etcd has KEYS keys.
 local rows = {}
 
 local function row(title, fields)
@@ -39,6 +41,11 @@ for _, clients in ipairs { 12, 45 } do
   row("pause-" .. clients, { clients = clients, event = "pause" })
   row("user-add-" .. clients, { clients = clients, event = "user-add", jwt = true })
 end
+for _, event in ipairs { "defrag", "compact", "snapshot", "range" } do
+  row(event .. "-30", { clients = 30, event = event, full = true })
+end
+row("catch-up-30", { clients = 30, event = "catch-up", members = 3 })
+row("cluster-90", { clients = 90, members = 3 })
 for _, cost in ipairs { 14, 15, 16 } do row("cost-" .. cost, { clients = 1, cost = cost }) end
 
 -- ---- etcd ---------------------------------------------------------------------------
@@ -50,22 +57,51 @@ local function jwt_arguments()
   return ("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=300s"):format(public, key)
 end
 
+-- Writes |count| values, through the Go client, to |etcd|.
+local function fill(etcd, count)
+  local endpoints = etcd:endpoints(function(member) return not member.paused end)
+  local _, status, why = proc.run({
+    "build/bench/go", "fill", endpoints, "other/", ("%d"):format(count), ("%d"):format(BYTES),
+  }, { env = { FLEET_PASSWORD = secured.ROOT }, seconds = 300 })
+  if status ~= 0 then error(why) end
+end
+
+-- Starts etcdctl as root, without its output.
+local function start_ctl(etcd, ...)
+  return proc.talk({
+    "sh", "-c", 'exec "$@" >/dev/null', "sh", "etcdctl", "--command-timeout=60s",
+    "--endpoints", etcd:endpoint(), "--user", "root:" .. secured.ROOT, ...
+  }, { ETCDCTL_API = "3" })
+end
+
 local function start_etcd(it)
   local etcd = Etcd.start {
-    tls = false,
+    tls = false, members = it.members,
     args = {
       "--heartbeat-interval=100", "--election-timeout=1000",
       "--bcrypt-cost=" .. (it.cost or 10), it.jwt and jwt_arguments() or nil,
     },
   }
-  return secured.secure(etcd, "p")
+  secured.secure(etcd, "p")
+  if it.full then fill(etcd, KEYS) end
+  return etcd
 end
 
--- Returns how many Authenticates the etcd |one| has received.
-local function authentications(one)
-  local text = assert(http.request(one:endpoint() .. "/metrics"))
-  local pattern = '\ngrpc_server_started_total{[^\n]*"Authenticate"[^\n]*} (%d+)'
-  return tonumber(text:match(pattern)) or 0
+-- Returns how many Authenticates, and how many other requests, the members of |etcd| have received.
+-- Each message of a stream counts as a request.
+local function received(etcd)
+  local logins, others = 0, 0
+  for _, member in ipairs(etcd.members) do
+    local text = member.paused and "" or http.request(member.metrics .. "/metrics") or ""
+    for labels, count in text:gmatch "\ngrpc_server_msg_received_total{([^\n]*)} (%d+)" do
+      if labels:find '"Authenticate"' then
+        logins = logins + count
+      else
+        others = others + count
+      end
+    end
+  end
+  return logins, others
 end
 
 -- Starts processes that use all processor time that they get.
@@ -80,9 +116,29 @@ local EVENTS = {
     etcd:resume(1)
   end,
   ["user-add"] = function(etcd)
-    proc.talk({ "etcdctl", "--endpoints", etcd:endpoint(), "--user", "root:" .. secured.ROOT,
-      "--command-timeout=60s", "user", "add", "another", "--new-user-password", "word" },
-      { ETCDCTL_API = "3" })
+    start_ctl(etcd, "user", "add", "another", "--new-user-password", "word")
+  end,
+  defrag = function(etcd) start_ctl(etcd, "defrag") end,
+  compact = function(etcd)
+    fill(etcd, KEYS)
+    start_ctl(etcd, "compact", "--physical", ("%d"):format(etcd:revision()))
+  end,
+  snapshot = function(etcd)
+    for i = 1, 3 do
+      start_ctl(etcd, "snapshot", "save", ("%s/snapshot%d"):format(temporary.directory(), i))
+    end
+  end,
+  range = function(etcd)
+    for _ = 1, 6 do
+      start_ctl(etcd, "get", "--prefix", "other/", "--write-out=fields", "--keys-only")
+      start_ctl(etcd, "get", "--prefix", "other/1", "--write-out=fields")
+    end
+  end,
+  ["catch-up"] = function(etcd)
+    etcd:pause(1)
+    fill(etcd, KEYS / 8)
+    wait.sleep(PAUSE)
+    etcd:resume(1)
   end,
 }
 
@@ -98,7 +154,7 @@ local function start_clients(entrant, etcd, it)
   for i = 1, math.min(PROCESSES, it.clients) do
     local count = math.ceil(left / (math.min(PROCESSES, it.clients) - i + 1))
     local argv = { table.unpack(COMMANDS[entrant]) }
-    for _, word in ipairs { etcd:endpoint(), "p" .. i, ("%d"):format(count), TTL } do
+    for _, word in ipairs { etcd:endpoints(), "p" .. i, ("%d"):format(count), TTL } do
       argv[#argv + 1] = tostring(word)
     end
     left = left - count
@@ -129,19 +185,22 @@ end
 local function measure(it, entrant)
   local etcd = start_etcd(it)
   if it.busy then take_processors() end
-  local before, from = authentications(etcd), wait.now()
+  local before, from = received(etcd), wait.now()
   local children = start_clients(entrant, etcd, it)
   local held, took
   repeat
     wait.sleep(0.05)
     held, took = count(children, "held"), wait.now() - from
   until held == it.clients or took > PATIENCE
-  local started, lost = authentications(etcd) - before, ""
+  local logins, others = received(etcd)
+  local started, lost = logins - before, ""
   if it.event and held > 0 then
+    local until_time = wait.now() + 2 * TTL
     EVENTS[it.event](etcd)
-    wait.sleep(2 * TTL)
-    lost = ("%d lost, %d more Authenticates"):format(
-      count(children, "lost"), authentications(etcd) - before - started)
+    wait.sleep(math.max(until_time - wait.now(), 0))
+    local all_logins, all = received(etcd)
+    lost = ("%3d lost, %3d Authenticates, %5d requests"):format(
+      count(children, "lost"), all_logins - logins, all - others)
   end
   show_errors(it, entrant, children)
   print(("%-20s %-9s %5.1f s  %3d of %-3d  %4.1f  %s"):format(

@@ -20,10 +20,10 @@
 ---| "unread" # the last read of the key under this hold failed, so it is not known what a write would replace: read the key again
 ---| "cancelled" # `pending:cancel()` has cancelled the wait
 ---| "closed" # the client was closed
----| "unavailable" # etcd is unreachable, or did not answer in time
+---| "unavailable" # etcd is unreachable, or did not answer in time; for a write also: etcd may have applied it
 ---| "unauthenticated" # etcd requires a user, a client certificate, or a valid password or token
 ---| "denied" # the user lacks the permission, or etcd requires a client certificate
----| "no_space" # etcd's database is full
+---| "no_space" # etcd's database is full, and the call has changed nothing
 ---| "invalid" # a value is not allowed, or etcd rejects the request
 ---| "conflict" # another cluster answers than at first, or the cluster was wiped or restored from a backup: create a new client
 ---| "context" # this place in nginx or in an event loop does not allow a wait
@@ -112,8 +112,8 @@
 ---@field calls integer requests of `put`, `get`, `queue` and the like
 ---@field batched integer requests that left in the round trip of another request, because earlier requests were in flight when these were made
 ---@field rpcs integer round trips to etcd: the sum of the requests above, minus `batched`
----@field authentications integer logins that have ended; each costs etcd the hash of a password
----@field authentication_ms integer milliseconds that all of them together have taken
+---@field authentications integer logins that have ended, also those that failed
+---@field authentication_ms integer total milliseconds of these logins
 ---@field acquired integer locks that were acquired
 ---@field lost integer locks that were lost
 ---@field leaked integer locks that leaked: garbage-collected while they were held
@@ -422,11 +422,11 @@ function client:alive() end
 ---@return etcdlock.code|nil code
 function client:ping() end
 
----Makes the client log in with `password` from now on. Call it when the password of its user was
----changed in etcd. The change ends the user's auth tokens; the client's holds survive if the call
----comes before they expire, that is within about half of `ttl`. Sends no request.
----Fails with invalid: the client has no user, or `password` is empty or contains NUL; closed,
----forked.
+---Makes the client use `password` at its next login. Call it before you change the password of its
+---user in etcd, or within `ttl` / 2 after that: otherwise the client loses its holds, because etcd
+---ends the user's tokens when the password changes. Sends no request.
+---Fails with invalid, nomem, closed, forked: `invalid` if the client has no user, or `password` is
+---empty or contains NUL.
 ---@param password string
 ---@return true|nil
 ---@return string|nil message

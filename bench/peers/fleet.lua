@@ -1,16 +1,16 @@
 -- The program of `make fleets` for etcdlock: starts clients at once, in one event loop, each with a
 -- lock of its own.
 --
---   fleet.lua ENDPOINT NAME CLIENTS TTL    prints "held I" and "lost I" with the number of a client
+--   fleet.lua ENDPOINTS NAME CLIENTS TTL    prints "held I" and "lost I" with a client's number
 
 local cqueues = require "cqueues"
 local etcdlock = require "etcdlock"
 
-local endpoint, name, count, ttl = arg[1], arg[2], tonumber(arg[3]), tonumber(arg[4])
+local endpoints, name, count, ttl = arg[1], arg[2], tonumber(arg[3]), tonumber(arg[4])
 
 local function run(i)
   local client = assert(etcdlock.connect {
-    endpoints = endpoint, ttl = ttl, user = "locker", password = os.getenv "FLEET_PASSWORD",
+    endpoints = endpoints, ttl = ttl, user = "locker", password = os.getenv "FLEET_PASSWORD",
   })
   while true do
     local lock, message = client:lock(("%s/%d"):format(name, i))

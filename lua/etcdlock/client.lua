@@ -340,8 +340,8 @@ end
 -- @tfield count batched requests that left in the round trip of another request, because earlier
 --   requests were in flight when these were made
 -- @tfield count rpcs round trips to etcd: the sum of the requests above, minus `batched`
--- @tfield count authentications logins that have ended; each costs etcd the hash of a password
--- @tfield count authentication_ms milliseconds that all of them together have taken
+-- @tfield count authentications logins that have ended, also those that failed
+-- @tfield count authentication_ms total milliseconds of these logins
 -- @tfield count acquired locks that were acquired
 -- @tfield count lost locks that were lost
 -- @tfield count leaked locks that leaked: garbage-collected while they were held
@@ -434,12 +434,13 @@ function Client:ping()
   return core.now() - started_at
 end
 
---- Makes the client log in with `password` from now on. Call it when the password of its user was
--- changed in etcd. The change ends the user's auth tokens; the client's holds survive if the call
--- comes before they expire, that is within about half of `ttl`. Sends no request.
+--- Makes the client use `password` at its next login. Call it before you change the password of its
+-- user in etcd, or within `ttl` / 2 after that: otherwise the client loses its holds, because etcd
+-- ends the user's tokens when the password changes. Sends no request.
 -- @tparam string password
 -- @treturn true
--- @fail invalid: the client has no user, or `password` is empty or contains NUL; closed, forked
+-- @fail invalid, nomem, closed, forked: `invalid` if the client has no user, or `password` is empty
+--   or contains NUL
 function Client:set_password(password)
   local where = "client:set_password"
   check.string(where, "password", password)

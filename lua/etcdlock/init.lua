@@ -162,10 +162,11 @@ M.traceback = coroutines.get_traceback
 --   would replace: read the key again
 -- @field cancelled `pending:cancel()` has cancelled the wait
 -- @field closed the client was closed
--- @field unavailable etcd is unreachable, or did not answer in time
+-- @field unavailable etcd is unreachable, or did not answer in time; for a write also: etcd may
+--   have applied it
 -- @field unauthenticated etcd requires a user, a client certificate, or a valid password or token
 -- @field denied the user lacks the permission, or etcd requires a client certificate
--- @field no_space etcd's database is full
+-- @field no_space etcd's database is full, and the call has changed nothing
 -- @field invalid a value is not allowed, or etcd rejects the request
 -- @field conflict another cluster answers than at first, or the cluster was wiped or restored from
 --   a backup: create a new client

@@ -37,9 +37,9 @@ local COUNTERS = {
     "Requests to etcd sent in the round trip of another request." },
   { "rpcs", "round_trips_total", "Round trips to etcd." },
   { "authentications", "authentications_total",
-    "Authenticates that have ended; each costs etcd the hash of a password." },
+    "Logins that have ended, also those that failed." },
   { "authentication_ms", "authentication_seconds_total",
-    "Time that all Authenticates together have taken.", 1000 },
+    "Total time of these logins.", 1000 },
 }
 local GAUGES = {
   { "held", "held_locks", "Locks held now." },

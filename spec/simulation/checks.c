@@ -485,9 +485,10 @@ static int64_t limit_us(const user *of) {
                  WORLD_MS +
              2 * PROMPT_US;
     case MOOD_MILD:
-      return of->saw_other
-                 ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + PROMPT_US
-                 : HANG_US;
+      return checks.login_us +
+             (of->saw_other
+                  ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + PROMPT_US
+                  : HANG_US);
     default:
       return INT64_MAX;
   }

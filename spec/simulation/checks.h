@@ -19,8 +19,8 @@ typedef enum mood {
 enum { DATUM_MAX = 64 }; /* bytes of a value that a user writes */
 
 /* Begins the checks of a history whose data are in |cluster|. |is_true|: etcd renews no lease that
- * is gone. |omits_leases|: an answer may lack the lease of a key. |login_us|: how much longer a call may
- * take because clients log in. */
+ * is gone. |omits_leases|: an answer may lack the lease of a key. |login_us|: how much longer a
+ * call may take because clients log in. */
 void checks_begin(etcd *cluster, mood of, bool is_true, bool omits_leases,
                   int64_t login_us);
 void checks_end(void);

@@ -742,6 +742,7 @@ static const failure *serve_status(task *it) {
       20480 + 256 * (int64_t)it->cluster->store.n_changes;
   response.leader = leader_id(it->at);
   response.raftterm = header.raft_term;
+  response.raftindex = (uint64_t)it->at->rev;
   response.errors = errors;
   if (response.leader == 0) {
     errors[response.n_errors++] = (char *)"etcdserver: no leader";

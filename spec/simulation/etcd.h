@@ -102,8 +102,8 @@ typedef struct etcd_call_events {
 } etcd_call_events;
 
 /* A call of |method|, such as "/etcdserverpb.KV/Txn", arrives at |member|. |client| identifies the
- * client for etcd_change. |token|: the auth token that the call carries; NULL: none. The events may come at any time after the return, also within the next
- * functions. */
+ * client for etcd_change. |token|: the auth token that the call carries; NULL: none. The events may
+ * come at any time after the return, also within the next functions. */
 etcd_call *etcd_open(etcd *cluster, int member, int client, const char *method,
                      bool needs_leader, const char *token,
                      const etcd_call_events *events, void *arg);

@@ -1,10 +1,11 @@
 /* simulation etcd_auth: the users of the simulated etcd, and the tokens of its clients.
  *
- * An Authenticate costs its member a hash, which one processor computes after those of earlier ones,
- * also if the client has cancelled the call. Meanwhile the member answers all others late. Then the
- * token goes through raft, so all members know it. A simple token expires at each member where it is
- * not used, and a member that restarts forgets it. A JWT has the revision of the auth store, and is
- * invalid when that has changed (facts/etcd.md 0.8 and 3.5; auth/store.go, auth/simple_token.go). */
+ * An Authenticate costs its member a hash, which one processor computes after those of earlier
+ * ones, also if the client has cancelled the call. Meanwhile the member answers all others late.
+ * Then the token goes through raft, so all members know it. A simple token expires at each member
+ * where it is not used, and a member that restarts forgets it. A JWT has the revision of the auth
+ * store, and is invalid when that has changed (facts/etcd.md 0.8 and 3.5; auth/store.go,
+ * auth/simple_token.go). */
 #include "etcd_int.h"
 
 #include <inttypes.h>
@@ -59,10 +60,13 @@ const char *auth_assign(etcd *cluster, int client) {
   cluster->tokens = it;
   it->client = client;
   it->auth_rev = cluster->auth_rev;
-  snprintf(it->text, sizeof it->text,
-           cluster->options.is_jwt ? "jwt.%" PRId64 ".signature"
-                                   : "abcdefghijklmnop%" PRId64 ".76",
-           cluster->n_tokens++);
+  if (cluster->options.is_jwt) {
+    snprintf(it->text, sizeof it->text, "jwt.%" PRId64 ".signature",
+             cluster->n_tokens++);
+  } else {
+    snprintf(it->text, sizeof it->text, "letters%" PRId64 ".%" PRId64,
+             cluster->n_tokens++, cluster->store.rev);
+  }
   for (int i = 0; i < cluster->options.n_members; i++) {
     it->expires_us[i] = world_now_us() + cluster->options.token_us;
   }

@@ -332,14 +332,15 @@ static int some(int most) {
 /* In a part of the histories etcd has users, and each client a password. */
 static void draw_users(etcd_options *to) {
   bool has_users = world_chance(250);
-  if (!has_users || (history.mood != MOOD_CALM && history.mood != MOOD_WILD)) {
+  if (!has_users || history.mood == MOOD_DEAF || history.mood == MOOD_STOPS) {
     return;
   }
   to->hash_us = world_random(50, 1000) * WORLD_MS;
   to->is_jwt = world_chance(300);
   to->checks_lease_calls = world_chance(500);
   to->token_us =
-      world_random(2, history.mood == MOOD_CALM ? 300 : 30) * WORLD_S;
+      world_random(2, history.mood == MOOD_WILD ? 30 : 300) * WORLD_S;
+  if (history.mood == MOOD_MILD) to->token_us = 300 * WORLD_S;
   to->is_one_hash = history.mood == MOOD_CALM;
   to->replaced_max = history.mood == MOOD_CALM ? 0 : 2;
 }

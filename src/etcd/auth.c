@@ -13,16 +13,16 @@
 #include "net/call.h"
 
 enum {
-  /* How long an Authenticate may take. The connection ends earlier if etcd does not answer its pings;
-   * this limit is for a proxy that answers them itself. */
+  /* How long an Authenticate may take. The connection ends earlier if etcd does not answer its
+   * pings; this limit is for a proxy that answers them itself. */
   AUTHENTICATE_MAX_MS = 60000,
   /* The longest pause before the next Authenticate. It doubles with each one in a row that was in
    * vain, PAUSE_DOUBLINGS times (8 s). The pause is a random part of it. */
   PAUSE_MS = 250,
   PAUSE_DOUBLINGS = 5,
   /* For how long after etcd has refused Authenticate other calls fail with the same error, without
-   * a request. Otherwise many calls with a wrong password would keep etcd busy with hashes. The time
-   * doubles with each refusal in a row, REFUSED_DOUBLINGS times. */
+   * a request. Otherwise many calls with a wrong password would keep etcd busy with hashes. The
+   * time doubles with each refusal in a row, REFUSED_DOUBLINGS times. */
   REFUSED_FOR_MS = 1000,
   REFUSED_DOUBLINGS = 3,
   /* How often a call is sent again. A new token may become invalid before the call arrives. */
@@ -31,8 +31,11 @@ enum {
   READ_EVERY_MS = 1000,
   /* A call that has waited less says nothing about its token. */
   SUSPECT_MS = 500,
-  /* If a read with a token takes this times what one without a token took, the token is invalid. */
-  READ_TIMES = 4
+  /* How often a Status with the token is sent. Without an answer to any, the token is invalid. */
+  STATUS_MAX = 2,
+  /* For how long after its answer a read shows that etcd is alive. With 200 clients on a busy
+   * machine an answer took 8 s. */
+  ALIVE_MS = 10000
 };
 
 typedef struct auth_call {
@@ -44,6 +47,7 @@ typedef struct auth_call {
   el_timer timer;   /* due at |until_ms| while the call waits for a token */
   bool was_delayed; /* it has waited for a token */
   int64_t sent_ms;
+  size_t member;         /* that it was sent to */
   unsigned token_number; /* of the token that it carries */
   int n_repeats;
   el_call_done done;
@@ -59,23 +63,19 @@ typedef struct attempt {
   bool is_left;          /* the client has left |member| meanwhile */
 } attempt;
 
-/* The read in flight that tells whether etcd answers: see "reads" below. */
-typedef struct test_read {
-  int64_t sent_ms;       /* by el_now_ms; 0: none is in flight */
-  size_t member;         /* that it was sent to */
-  unsigned token_number; /* of the token that it carries; 0: none */
-} test_read;
-
 struct el_auth {
   el_channel *ch;
   char *user; /* NULL: no token is requested */
   char *password;
   bool is_authenticated; /* the channel has a valid token, or needs none */
   unsigned token_number; /* how often is_authenticated became true */
-  bool is_accepted;      /* etcd has accepted a call with the present token */
-  bool is_suspect; /* reads are to tell whether the present token is invalid */
+  /* when etcd accepted a call with the present token last (el_now_ms); 0: never */
+  int64_t accepted_ms;
+  bool is_checking; /* a token_check is under way */
   /* the Authenticate whose answer is awaited; NULL: none */
   attempt *attempt;
+  size_t
+      n_in_flight; /* Authenticates, also those that are not awaited any more */
   int n_in_vain; /* Authenticates in a row without a token that etcd has accepted */
   int64_t retry_ms; /* the next Authenticate leaves no earlier (el_now_ms) */
   el_error failure; /* why the last one failed; code EL_OK: it did not */
@@ -85,11 +85,13 @@ struct el_auth {
   int64_t refusal_until_ms;
   el_timers *timers;
   /* Fails the waits that begin before refusal_until_ms, because el_auth_await_token must not call
-   * |done| itself; or sends the next Authenticate. */
+   * |done| itself; gives up an Authenticate whose member the client has left; sends the next one.
+   */
   el_timer timer;
-  test_read read;
+  /* when the read in flight was sent (el_now_ms); 0: none is */
+  int64_t read_sent_ms;
   el_timer read_timer; /* sends the next read */
-  /* when etcd answered a read without a token last (el_now_ms); 0: never */
+  /* when etcd answered a read last (el_now_ms); 0: never */
   int64_t read_answered_ms;
   bool was_answered; /* etcd has answered a read or an Authenticate */
   uint64_t salt;     /* varies the jitter */
@@ -179,12 +181,11 @@ static void read_token(el_auth *auth, const el_call_answer *answer,
   }
 }
 
-/* Delays the next Authenticate, because etcd may still compute the hash of the last one. Clients that
- * fail at the same time spread their next Authenticates. */
-static void pause_authenticate(el_auth *auth) {
-  int64_t now_ms = el_now_ms();
-  auth->retry_ms = now_ms + el_jitter((int64_t)PAUSE_MS << auth->n_in_vain,
-                                      auth->salt, now_ms);
+/* Returns how long the next Authenticate waits, because etcd may still compute the hash of the last
+ * one. Clients that fail at the same time spread their next Authenticates. */
+static int64_t pause_ms(const el_auth *auth) {
+  return el_jitter((int64_t)PAUSE_MS << auth->n_in_vain, auth->salt,
+                   el_now_ms());
 }
 
 static void count_in_vain(el_auth *auth) {
@@ -203,8 +204,9 @@ static void note_failure(el_auth *auth, const el_error *err) {
   if (err->is_definite && !err->is_retriable) {
     note_refusal(auth, err);
   } else if (!err->is_unsent) {
-    pause_authenticate(auth);
-    /* an answer, for example that there is no leader, tells that no hash is computed any more */
+    auth->retry_ms = el_now_ms() + pause_ms(auth);
+    /* if etcd itself has answered, for example that it has no leader, it computes no hash any more
+     */
     if (!err->is_from_etcd) count_in_vain(auth);
   }
 }
@@ -212,7 +214,7 @@ static void note_failure(el_auth *auth, const el_error *err) {
 static void note_success(el_auth *auth) {
   auth->is_authenticated = true;
   auth->token_number++;
-  auth->is_accepted = auth->is_suspect = false;
+  auth->accepted_ms = 0;
   auth->n_refusals = 0;
   auth->retry_ms = auth->refusal_until_ms = 0;
   auth->failure.code = EL_OK;
@@ -221,14 +223,14 @@ static void note_success(el_auth *auth) {
 /* The present token is invalid. If etcd has never accepted it, the next one may not help either. */
 static void reject_token(el_auth *auth) {
   auth->is_authenticated = false;
-  if (!auth->is_accepted) {
-    pause_authenticate(auth);
+  if (auth->accepted_ms == 0) {
+    auth->retry_ms = el_now_ms() + pause_ms(auth);
     count_in_vain(auth);
   }
 }
 
 static void accept_token(el_auth *auth) {
-  auth->is_accepted = true;
+  auth->accepted_ms = el_now_ms();
   auth->n_in_vain = 0;
 }
 
@@ -256,8 +258,16 @@ static void leave_if_silent(el_auth *auth, const attempt *it,
   }
 }
 
+/* Tells whether the refusal |err| says nothing about the next Authenticate: that has another
+ * password, or goes to another member. The password is the same at all members. */
+static bool is_outdated(const attempt *it, const el_error *err) {
+  return it->has_old_password ||
+         (it->is_left && err->code != EL_UNAUTHENTICATED);
+}
+
 /* Takes the answer to an Authenticate. The client may have left the member of an earlier one
- * meanwhile. Its token is taken all the same, because all members know it; its failure is ignored. */
+ * meanwhile. Its token is taken all the same, because all members know it; its failure is ignored.
+ */
 static void on_authenticated(void *arg, const el_call_answer *answer) {
   attempt it = *(attempt *)arg;
   el_auth *auth = it.auth;
@@ -265,6 +275,7 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
   el_error err;
   free(arg);
   if (is_awaited) auth->attempt = NULL;
+  auth->n_in_flight--;
   if (auth->is_stopped) return;
   if (auth->on_ended != NULL && !answer->err.is_unsent) {
     auth->on_ended(auth->arg, el_now_ms() - it.sent_ms);
@@ -275,8 +286,8 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
     note_success(auth);
   } else if (!is_awaited) {
     return;
-  } else if (it.has_old_password && err.is_definite) {
-    get_token(auth); /* with the new password */
+  } else if (err.is_definite && is_outdated(&it, &err)) {
+    get_token(auth);
     return;
   } else {
     note_failure(auth, &err);
@@ -285,13 +296,7 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
   release_waiting(auth, &err);
 }
 
-static void send_read(el_auth *auth, bool has_token, int64_t timeout_ms);
-
-static void send_read_without_token(el_auth *auth) {
-  bool is_alone = el_channel_count(auth->ch) == 1;
-  send_read(auth, false,
-            is_alone ? AUTHENTICATE_MAX_MS : el_channel_attempt_ms(auth->ch));
-}
+static void send_read(el_auth *auth);
 
 static void authenticate(el_auth *auth) {
   Etcd__AuthenticateRequest request = ETCD__AUTHENTICATE_REQUEST__INIT;
@@ -302,6 +307,7 @@ static void authenticate(el_auth *auth) {
                   .member = el_channel_member(auth->ch),
                   .sent_ms = el_now_ms()};
   auth->attempt = it;
+  auth->n_in_flight++;
   request.name = auth->user;
   request.password = auth->password;
   len = etcd__authenticate_request__get_packed_size(&request);
@@ -318,7 +324,7 @@ static void authenticate(el_auth *auth) {
   explicit_bzero(bytes, len);
   free(bytes);
   if (el_channel_count(auth->ch) > 1) {
-    send_read_without_token(auth);
+    send_read(auth);
   } else {
     el_timers_set(auth->timers, &auth->read_timer, it->sent_ms + READ_EVERY_MS);
   }
@@ -336,13 +342,23 @@ static void get_token(el_auth *auth) {
   }
 }
 
+/* Gives up the Authenticate that is awaited, because the client has left its member. As many as a
+ * minority of the members may be given up: if more do not answer, they are not dead, but busy with
+ * hashes. */
+static void give_up_left(el_auth *auth) {
+  if (auth->attempt == NULL || !auth->attempt->is_left) return;
+  if (auth->n_in_flight <= el_channel_count(auth->ch) / 2) {
+    auth->attempt = NULL;
+    count_in_vain(auth);
+  } else {
+    el_timers_set(auth->timers, &auth->timer, el_now_ms() + PAUSE_MS);
+  }
+}
+
 /* Sends the next Authenticate, if one is needed. */
 static void on_timer(el_timer *timer) {
   el_auth *auth = EL_CONTAINER_OF(timer, el_auth, timer);
-  if (auth->attempt != NULL && auth->attempt->is_left) {
-    auth->attempt = NULL;
-    count_in_vain(auth);
-  }
+  give_up_left(auth);
   if (el_now_ms() < auth->refusal_until_ms) {
     release_waiting(auth, &auth->refusal);
   } else if (!auth->is_authenticated && !STAILQ_EMPTY(&auth->waiting)) {
@@ -350,88 +366,54 @@ static void on_timer(el_timer *timer) {
   }
 }
 
-/* The token is kept: each member knows the tokens of all members, until they expire there. An
- * Authenticate in flight is awaited only for a pause if there is another member to ask, because the
- * first may never answer. What one member has refused, except the password, another may accept. */
+/* The token is kept: each member knows the tokens of all members, until they expire there. If there
+ * is another member to ask, an Authenticate in flight is awaited only for a pause, because the
+ * first member may never answer. A refusal counts for one member only, unless the password is
+ * wrong. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
   (void)cause;
   if (auth->is_stopped || el_channel_count(auth->ch) == 1) return;
   if (auth->refusal.code != EL_UNAUTHENTICATED) auth->refusal_until_ms = 0;
+  auth->read_answered_ms = 0;
   if (auth->attempt == NULL || auth->attempt->is_left) return;
   auth->attempt->is_left = true;
-  pause_authenticate(auth);
-  el_timers_set(auth->timers, &auth->timer, auth->retry_ms);
+  el_timers_set(auth->timers, &auth->timer, el_now_ms() + pause_ms(auth));
 }
 
-/* ---- reads ---- */
+/* ---- reads during an Authenticate ---- */
 
-/* A linearizable read tells whether etcd answers. It has two uses.
- *
- * While an Authenticate is in flight, the answer to a read without a token shows that the member is
- * alive, and busy with the hashes of passwords. Without an answer, the health check gives up the
- * member. If there is no other member, the health check leaves the read out, because a new connection
- * would not be quicker.
- *
- * Reads also tell an invalid token from a silent etcd. A simple token contains a raft index, and an
- * etcd that was wiped or restored does not answer a call whose token has a higher index than its own
- * (simple_token.go, isValidSimpleToken). So if a call with such a token gets no answer, a read is sent
- * without a token, and when it is answered, the same read with the token. If that one is not answered
- * by the same member in a few times the time, the token is invalid. etcd waits for its leader before it
- * looks at the token (v3_server.go, Txn), so a refusal of the first read is as good as a result. */
+/* While an Authenticate is in flight, the answer to a linearizable read without a token shows that
+ * the member is alive, and busy with the hashes of passwords. (etcd waits for its leader before it
+ * refuses the read: v3_server.go, Txn.) Without an answer, the health check gives up the member. If
+ * there is no other member, the health check leaves the read out, because a new connection would
+ * not be quicker. */
 
-static void on_read_with_token(el_auth *auth, const test_read *read,
-                               const el_error *err) {
-  bool is_same = read->token_number == auth->token_number &&
-                 read->member == el_channel_member(auth->ch);
-  auth->is_suspect = false;
-  if (auth->is_authenticated && is_same && err->is_unanswered) {
-    reject_token(auth);
-  }
-}
-
-static void on_read_without_token(el_auth *auth, const test_read *read,
-                                  const el_error *err) {
-  int64_t now_ms = el_now_ms(), took_ms = now_ms - read->sent_ms;
-  bool is_answered = err->code != EL_UNAVAILABLE;
-  if (is_answered) {
+static void on_read(void *arg, const el_call_answer *answer) {
+  el_auth *auth = arg;
+  int64_t now_ms = el_now_ms(), took_ms = now_ms - auth->read_sent_ms;
+  auth->read_sent_ms = 0;
+  if (auth->is_stopped) return;
+  if (answer->err.code != EL_UNAVAILABLE) {
     auth->read_answered_ms = now_ms;
     auth->was_answered = true;
     if (el_channel_count(auth->ch) == 1) {
-      el_channel_note_answer(auth->ch, read->member, took_ms);
+      el_channel_note_answer(auth->ch, 0, took_ms);
     }
   }
   if (auth->attempt != NULL) {
     el_timers_set(auth->timers, &auth->read_timer, now_ms + READ_EVERY_MS);
-  } else if (auth->is_suspect && is_answered) {
-    took_ms *= READ_TIMES;
-    send_read(auth, true, took_ms > SUSPECT_MS ? took_ms : SUSPECT_MS);
-  } else {
-    auth->is_suspect = false;
   }
 }
 
-static void on_read(void *arg, const el_call_answer *answer) {
-  el_auth *auth = arg;
-  test_read read = auth->read;
-  auth->read.sent_ms = 0;
-  if (auth->is_stopped) return;
-  if (read.token_number != 0) {
-    on_read_with_token(auth, &read, &answer->err);
-  } else {
-    on_read_without_token(auth, &read, &answer->err);
-  }
-}
-
-static void send_read(el_auth *auth, bool has_token, int64_t timeout_ms) {
+static void send_read(el_auth *auth) {
   Etcd__RangeRequest range = ETCD__RANGE_REQUEST__INIT;
   Etcd__RequestOp op = ETCD__REQUEST_OP__INIT, *ops[] = {&op};
   Etcd__TxnRequest txn = ETCD__TXN_REQUEST__INIT;
+  bool is_alone = el_channel_count(auth->ch) == 1;
   uint8_t bytes[32];
-  if (auth->read.sent_ms != 0) return;
-  auth->read = (test_read){.sent_ms = el_now_ms(),
-                           .member = el_channel_member(auth->ch),
-                           .token_number = has_token ? auth->token_number : 0};
+  if (auth->read_sent_ms != 0) return;
+  auth->read_sent_ms = el_now_ms();
   range.key.data = (uint8_t *)"x";
   range.key.len = 1;
   op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_RANGE;
@@ -443,34 +425,130 @@ static void send_read(el_auth *auth, bool has_token, int64_t timeout_ms) {
                     .method = "/etcdserverpb.KV/Txn",
                     .bytes = bytes,
                     .len = etcd__txn_request__pack(&txn, bytes),
-                    .timeout_ms = timeout_ms,
-                    .may_be_slow = has_token || el_channel_count(auth->ch) == 1,
-                    .has_no_token = !has_token},
+                    .timeout_ms = is_alone ? AUTHENTICATE_MAX_MS
+                                           : el_channel_attempt_ms(auth->ch),
+                    .may_be_slow = is_alone,
+                    .has_no_token = true},
                 on_read, auth);
 }
 
 static void on_read_due(el_timer *timer) {
   el_auth *auth = EL_CONTAINER_OF(timer, el_auth, read_timer);
-  if (auth->attempt != NULL) send_read_without_token(auth);
+  if (auth->attempt != NULL) send_read(auth);
 }
 
-/* Tells whether |token| ends with a raft index, unlike a JWT, which has two dots. */
-static bool has_index(const char *token) {
+/* ---- an invalid token, or a silent etcd ---- */
+
+/* A simple token contains a raft index, and an etcd that was wiped or restored does not answer a
+ * call whose token has a higher index than its own (simple_token.go, isValidSimpleToken). So if a
+ * call with such a token gets no answer, the client asks the same member for its Status, first
+ * without the token. Old versions of etcd answer it, and so show the index up to which the member
+ * knows the log. Others refuse it (etcd issue 21663). Then the client asks with the token, and if
+ * that is not answered either, the token is invalid. A Status waits for no leader, and without the
+ * token not for the disk: so it tells a wiped etcd from one that is slow. */
+
+typedef struct token_check {
+  el_auth *auth;
+  unsigned token_number;
+  size_t member;
+  uint64_t index; /* in the token */
+  int64_t begun_ms;
+  int n_with_token; /* how many Status with the token were sent */
+} token_check;
+
+/* Returns the raft index at the end of |token|. 0: it has none, for example a JWT, which has two
+ * dots. */
+static uint64_t index_of(const char *token) {
   const char *dot = strchr(token, '.');
-  return dot != NULL && dot[1] != '\0' &&
-         strspn(dot + 1, "0123456789") == strlen(dot + 1);
+  return dot != NULL && strspn(dot + 1, "0123456789") == strlen(dot + 1)
+             ? strtoull(dot + 1, NULL, 10)
+             : 0;
+}
+
+/* Tells whether the Status in |answer| shows that the member does not know the log up to |index|,
+ * and is not just cut off from its leader. */
+static bool is_below(const el_call_answer *answer, uint64_t index) {
+  Etcd__StatusResponse *status =
+      etcd__status_response__unpack(NULL, answer->len, answer->bytes);
+  bool result = status != NULL && status->leader != 0 &&
+                status->raftindex != 0 && status->raftindex < index;
+  if (status != NULL) etcd__status_response__free_unpacked(status, NULL);
+  return result;
+}
+
+/* The token is not one of this etcd. Streams that carry it are silent, too, so they are opened
+ * anew. */
+static void reject_foreign_token(el_auth *auth, size_t member) {
+  el_error cause;
+  el_error_set(&cause, EL_UNAVAILABLE,
+               "etcd %s: it does not answer the auth token of this client; was "
+               "it wiped or restored?",
+               el_channel_address(auth->ch, member));
+  reject_token(auth);
+  el_channel_fail_over(auth->ch, member, 0, &cause);
+}
+
+static void end_check(token_check *check) {
+  check->auth->is_checking = false;
+  free(check);
+}
+
+static void send_status(token_check *check, bool has_token);
+
+static void on_status(void *arg, const el_call_answer *answer) {
+  token_check *check = arg;
+  el_auth *auth = check->auth;
+  const el_error *err = &answer->err;
+  /* a call with the token may have been answered meanwhile */
+  bool is_open = !auth->is_stopped && auth->is_authenticated &&
+                 check->token_number == auth->token_number &&
+                 auth->accepted_ms < check->begun_ms;
+  bool has_token = check->n_with_token > 0, is_foreign = false;
+  if (is_open &&
+      (has_token ? err->is_unanswered && check->n_with_token < STATUS_MAX
+                 : err->code != EL_OK && !err->is_unanswered)) {
+    send_status(check, true);
+    return;
+  }
+  if (is_open) {
+    is_foreign = has_token
+                     ? err->is_unanswered
+                     : err->code == EL_OK && is_below(answer, check->index);
+  }
+  if (is_foreign) reject_foreign_token(auth, check->member);
+  end_check(check);
+}
+
+static void send_status(token_check *check, bool has_token) {
+  check->n_with_token += has_token;
+  el_call_start(
+      check->auth->ch,
+      &(el_call_request){.method = "/etcdserverpb.Maintenance/Status",
+                         .bytes = (const uint8_t *)"",
+                         .timeout_ms = el_channel_attempt_ms(check->auth->ch),
+                         .pinned_member = check->member + 1,
+                         .has_no_token = !has_token},
+      on_status, check);
 }
 
 /* Handles that |call|, which carried the present token, had no answer. */
 static void suspect_token(el_auth *auth, const auth_call *call) {
   const char *token = el_channel_token(auth->ch);
-  if (auth->is_suspect || token == NULL || !has_index(token) ||
+  uint64_t index = token != NULL ? index_of(token) : 0;
+  token_check *check;
+  if (auth->is_checking || auth->is_stopped || index == 0 ||
       call->request.pinned_member != 0 ||
       el_now_ms() < call->sent_ms + SUSPECT_MS) {
     return;
   }
-  auth->is_suspect = true;
-  send_read_without_token(auth);
+  auth->is_checking = true;
+  check = el_alloc(sizeof *check);
+  *check = (token_check){.auth = auth,
+                         .token_number = auth->token_number,
+                         .member = call->member,
+                         .index = index,
+                         .begun_ms = call->sent_ms};
+  send_status(check, false);
 }
 
 /* ---- calls ---- */
@@ -528,11 +606,13 @@ static void send(auth_call *call) {
   } else if (!auth->is_authenticated) {
     el_timers_set(auth->timers, &call->timer, call->until_ms);
     el_auth_await_token(auth, &call->wait);
-  } else if (call->was_delayed && now_ms >= call->until_ms) {
+  } else if ((call->was_delayed || call->n_repeats > 0) &&
+             now_ms >= call->until_ms) {
     /* sent now, its outcome would be unknown */
     fail_late(call);
   } else {
     call->token_number = auth->token_number;
+    call->member = el_channel_member(auth->ch);
     call->sent_ms = now_ms;
     call->request.timeout_ms = call->until_ms - now_ms;
     el_call_start(auth->ch, &call->request, on_answer, call);
@@ -590,6 +670,10 @@ void el_auth_report(el_auth *auth, unsigned token_number, const el_error *err) {
   get_token(auth);
 }
 
+bool el_auth_has_token(const el_auth *auth) {
+  return !auth->is_stopped && el_channel_token(auth->ch) != NULL;
+}
+
 unsigned el_auth_token_number(const el_auth *auth) {
   return auth->token_number;
 }
@@ -600,7 +684,8 @@ bool el_auth_explain_wait(const el_auth *auth, el_error *err) {
   const attempt *it = auth->attempt;
   if (auth->user == NULL || auth->is_authenticated) return false;
   if (it != NULL) {
-    bool is_busy = auth->read_answered_ms >= it->sent_ms;
+    bool is_busy = auth->read_answered_ms >= it->sent_ms &&
+                   el_now_ms() < auth->read_answered_ms + ALIVE_MS;
     el_error_set(err, EL_UNAVAILABLE,
                  "etcd %s: %s (Authenticate has taken %.1f s so far)",
                  el_channel_address(auth->ch, it->member),

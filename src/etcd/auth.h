@@ -2,16 +2,17 @@
  * etcd requires a token, the call then carries one.
  *
  * All members know a new token. Each keeps it in its own memory: a token that is used at one member
- * expires at the others after 5 minutes, and a member forgets all tokens when it restarts. A change of
- * the auth store may make a token invalid, too. So when etcd refuses calls because of their token, one new token is requested
- * for all of them, and each call is sent again. That is safe, because etcd has not applied a call
- * that it refused.
+ * expires at the others after 5 minutes, and a member forgets all tokens when it restarts. A change
+ * of the auth store may make a token invalid, too. So when etcd refuses calls because of their
+ * token, one new token is requested for all of them, and each call is sent again. That is safe,
+ * because etcd has not applied a call that it refused.
  *
- * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, also if the client
- * has given it up. If many clients repeat what etcd has not answered yet, none ever gets an answer. So
- * a client awaits one Authenticate at a time, for as long as the connection lives. Only if the client
- * leaves the member meanwhile, it asks the next one after a pause. A call without an answer is no sign
- * of an invalid token, unless etcd answers the same read without a token, and not with it.
+ * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, also if the
+ * client has given it up. If many clients repeat what etcd has not answered yet, none ever gets an
+ * answer. So a client awaits one Authenticate at a time, for as long as the connection lives. If
+ * the client leaves the member meanwhile, it asks the next one after a pause. A call without an
+ * answer does not make the token invalid. It makes the client find out whether etcd was wiped or
+ * restored (token_check).
  */
 #ifndef ETCDLOCK_ETCD_AUTH_H
 #define ETCDLOCK_ETCD_AUTH_H
@@ -42,8 +43,8 @@ void el_auth_stop(el_auth *auth);
 void el_auth_free(el_auth *auth);
 
 /* el_auth_call does the same as el_call_start, but the call carries a token, which may have to be
- * requested first. The timeout of |request| includes the wait for it. After el_auth_stop, |done| may be
- * called before el_auth_call returns. @thread io */
+ * requested first. The timeout of |request| includes the wait for it. After el_auth_stop, |done|
+ * may be called before el_auth_call returns. @thread io */
 void el_auth_call(el_auth *auth, const el_call_request *request,
                   el_call_done done, void *arg);
 
@@ -69,7 +70,11 @@ void el_auth_await_token(el_auth *auth, el_token_wait *wait);
  * waiting. @thread io */
 void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait);
 
-/* el_auth_token_number returns the number of the present token; 0: there was none yet. @thread io */
+/* el_auth_has_token tells whether there is a token, valid or not. @thread io */
+bool el_auth_has_token(const el_auth *auth);
+
+/* el_auth_token_number returns the number of the present token; 0: there was none yet. @thread io
+ */
 unsigned el_auth_token_number(const el_auth *auth);
 
 /* el_auth_report handles the error |err| with which a stream or a watch ended that carried token
@@ -80,8 +85,8 @@ void el_auth_report(el_auth *auth, unsigned token_number, const el_error *err);
 /* el_auth_was_answered tells whether etcd has answered a call of |auth| itself. @thread io */
 bool el_auth_was_answered(const el_auth *auth);
 
-/* el_auth_explain_wait fills |err| with the reason why there is no valid token. Returns false, and does
- * nothing, if there is one, or none is needed. @thread io */
+/* el_auth_explain_wait fills |err| with the reason why there is no valid token. Returns false, and
+ * does nothing, if there is one, or none is needed. @thread io */
 bool el_auth_explain_wait(const el_auth *auth, el_error *err);
 
 /* el_auth_set_password takes over |password|, which later Authenticates use. @thread io */

@@ -226,8 +226,7 @@ struct el_keepalive {
   bool was_refused;
   /* the number of the token that etcd has refused last; 0: none */
   unsigned refused_token;
-  bool
-      is_repeating; /* since the last answer, a renewal was repeated with a new token */
+  bool is_repeating; /* the last renewal was sent again, with a new token */
   el_lease_done done;
   void *arg;
   el_failover_listener listener;
@@ -320,8 +319,8 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
 
 static void repeat(el_keepalive *ka);
 
-/* Tells whether a renewal that was refused with the error |err| and token |number| is sent again with
- * another token. */
+/* Tells whether a renewal that was refused with the error |err| and token |number| is sent again
+ * with another token. */
 static bool may_repeat(const el_keepalive *ka, unsigned number,
                        const el_error *err) {
   return err->is_token_bad && !ka->is_repeating &&
@@ -405,8 +404,8 @@ static void close_late(el_keepalive *ka) {
   }
 }
 
-/* Returns the stream for the next renewal, moved to the end of the list: one that waits for a token,
- * the idle one, or a new one. NULL: the server allows no more streams. */
+/* Returns the stream for the next renewal, moved to the end of the list: one that waits for a
+ * token, the idle one, or a new one. NULL: the server allows no more streams. */
 static renewal_stream *take_stream(el_keepalive *ka) {
   renewal_stream *it = TAILQ_LAST(&ka->streams, renewal_streams);
   if (it != NULL && it->st == NULL) return it;
@@ -422,8 +421,8 @@ static renewal_stream *take_stream(el_keepalive *ka) {
   return it;
 }
 
-/* Has the last renewal sent again with a new token, as soon as there is one. It counts from when it was
- * sent first. */
+/* Has the last renewal sent again with a new token, as soon as there is one. It counts from when it
+ * was sent first. */
 static void repeat(el_keepalive *ka) {
   renewal_stream *it;
   el_keepalive_reset(ka);
@@ -438,17 +437,17 @@ static void repeat(el_keepalive *ka) {
   }
 }
 
-/* Tells whether a stream may be opened now. An invalid token is used until etcd has refused it here:
- * before 3.4.42, 3.5.28 and 3.6.9, etcd does not look at the token of a keepalive (checkLeaseRenew),
- * and the lease must not end while etcd computes the hash for the next one. */
+/* Tells whether a stream may be opened now. An invalid token is used until etcd has refused it
+ * here: before 3.4.42, 3.5.28 and 3.6.9, etcd does not look at the token of a keepalive
+ * (checkLeaseRenew), and the lease must not end while etcd computes the hash for the next one. */
 static bool may_open(const el_keepalive *ka) {
-  bool has_token = el_channel_token(el_auth_channel(ka->auth)) != NULL;
   return el_auth_is_ready(ka->auth) ||
-         (has_token && el_auth_token_number(ka->auth) != ka->refused_token);
+         (el_auth_has_token(ka->auth) &&
+          el_auth_token_number(ka->auth) != ka->refused_token);
 }
 
-/* Closes the idle stream if its token is not the present one, which is valid: the server may refuse a
- * renewal with the old one. */
+/* Closes the idle stream if its token is not the present one, which is valid: the server may refuse
+ * a renewal with the old one. */
 static void close_outdated(el_keepalive *ka) {
   renewal_stream *idle = TAILQ_FIRST(&ka->streams);
   if (idle != NULL && idle->sent_ms == 0 && el_auth_is_ready(ka->auth) &&
@@ -463,6 +462,7 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
   ka->id = id;
   ka->ttl_s = seconds_of(ttl_ms);
   ka->sent_ms = now_ms;
+  ka->is_repeating = false;
   close_late(ka);
   close_outdated(ka);
   it = take_stream(ka);

@@ -433,8 +433,9 @@ static void end_backoff(el_request_queue *queue) {
 
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are three
  * such timeouts. The first was shorter than el_channel_attempt_ms. The second was not, but etcd was
- * reached after the attempt was sent. The third waited for an etcd that is busy with passwords. (An attempt that ended early does show it, because the health
- * check found that the connection answers nothing.) */
+ * reached after the attempt was sent. The third waited for an etcd that is busy with passwords. (An
+ * attempt that ended early does show it, because the health check found that the connection answers
+ * nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
@@ -479,9 +480,9 @@ static bool is_plain_write(const el_request *request) {
   return !request->packed.is_read && !request->is_enqueue;
 }
 
-/* Gives the error of a write that may have been applied the code of an unknown outcome, whatever the
- * cause. For example, etcd has applied the write if only its answer was too large, and perhaps if its
- * database is full (base/error.c). The message still tells the cause. */
+/* Gives the error of a write that may have been applied the code of an unknown outcome, whatever
+ * the cause. For example, etcd has applied the write if only its answer was too large, and perhaps
+ * if its database is full (base/error.c). The message still tells the cause. */
 static void note_unknown_outcome(el_error *err) {
   if (err->code == EL_INVALID) err->is_retriable = true;
   err->code = EL_UNAVAILABLE;

@@ -48,20 +48,20 @@ enum {
   CONNECT_MOST_MS = 20000 /* gRPC's default */
 };
 
-/* Milliseconds: how long the answer to an HTTP/2 ping may take, and how long the peer's kernel may take
- * to confirm data. */
+/* Milliseconds: how long the answer to an HTTP/2 ping may take, and how long the peer's kernel may
+ * take to confirm data. */
 enum { PING_ANSWER_MS = 20000, USER_TIMEOUT_MS = 2000 };
 
-/* The longest answer of a call outside the health check that lengthens the limit of the check: to four
- * times this. */
+/* The longest answer of a call outside the health check that lengthens the limit of the check: to
+ * four times this. */
 enum { ANSWER_NOTED_MS = 2500 };
 
 enum {
   /* How long a name server may take. When the time is over, the addresses known so far are used,
    * because some name servers never answer for IPv6. */
   DNS_MS = 1500,
-  /* The same in an attempt after one of DNS_MS without an address, so that the second name server can
-   * answer. The resolver asks it after 5 s, and gRPC lets the resolver look at the clock once a
+  /* The same in an attempt after one of DNS_MS without an address, so that the second name server
+   * can answer. The resolver asks it after 5 s, and gRPC lets the resolver look at the clock once a
    * second. */
   LONG_DNS_MS = 8000
 };
@@ -144,8 +144,8 @@ struct socket_mutator {
   atomic_bool may_be_connecting;
 };
 
-/* Sets how long the peer's kernel may take to confirm data, which does not depend on how busy etcd is.
- * gRPC has set PING_ANSWER_MS. A Unix socket has no such option. */
+/* Sets how long the peer's kernel may take to confirm data, which does not depend on how busy etcd
+ * is. gRPC has set PING_ANSWER_MS. A Unix socket has no such option. */
 static void set_user_timeout(int fd) {
   int ms = USER_TIMEOUT_MS;
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
@@ -257,10 +257,10 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
       /* These four, and set_user_timeout, detect half-open connections. The pings are 6 s apart,
-       * because etcd closes a connection if pings come less than 5 s apart. An etcd whose processors
-       * compute hashes of passwords may answer a ping only after 8 s (measured with 200 clients).
-       * HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit), because by default gRPC stops after two pings on
-       * an idle watch stream. */
+       * because etcd closes a connection if pings come less than 5 s apart. An etcd whose
+       * processors compute hashes of passwords may answer a ping only after 8 s (measured with 200
+       * clients). HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit), because by default gRPC stops after
+       * two pings on an idle watch stream. */
       INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
       INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PING_ANSWER_MS),
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
@@ -339,8 +339,8 @@ static void drop_channel(member_state *at) {
   }
 }
 
-/* Tells whether the attempt to connect took longer than an answer may take. A refused connection does
- * not: it says nothing about how slow the other members are. */
+/* Tells whether the attempt to connect took longer than an answer may take. A refused connection
+ * does not: it says nothing about how slow the other members are. */
 static bool took_long(const member_state *at) {
   return at->connecting_since_ms != 0 &&
          el_now_ms() >=
@@ -695,9 +695,9 @@ static bool has_cause(const member_state *at) {
   return at->cause_until_ms > el_now_ms();
 }
 
-/* Tells whether it is known why connections to the member fail. The last cause counts until the next
- * diagnosis has ended, because a name server that is silent makes a diagnosis take long. But it says
- * nothing about a connection that has been opened since. */
+/* Tells whether it is known why connections to the member fail. The last cause counts until the
+ * next diagnosis has ended, because a name server that is silent makes a diagnosis take long. But
+ * it says nothing about a connection that has been opened since. */
 static bool is_failing(const member_state *at) {
   bool is_opened = is_in_state(at, GRPC_CHANNEL_READY) ||
                    (is_connecting(at) && has_address(at));

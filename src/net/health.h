@@ -10,9 +10,9 @@
  * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. The first
  * answer has 1.2 s, or 2.5 s if there is no other member. This minimum doubles when it passes while
  * the client is connected and gets no answer: the network or the disk may be slower than anything
- * seen so far. If there are other members, and one has answered before, the minimum doubles only every
- * second time: the members may be electing a leader, and then a request that is sent again helps more
- * than a long wait. Calls with may_be_slow (call.h) are left out.
+ * seen so far. If there are other members, and one has answered before, the minimum doubles only
+ * every second time: the members may be electing a leader, and then a request that is sent again
+ * helps more than a long wait. Calls with may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
@@ -93,8 +93,8 @@ void el_health_moved(el_health *health);
 /* el_health_limit_ms returns how long an answer may take. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
 
-/* el_health_restart cancels all pending calls, so that their callers send them again, and forgets how
- * often the limit has passed. @thread io */
+/* el_health_restart cancels all pending calls, so that their callers send them again, and forgets
+ * how often the limit has passed. @thread io */
 void el_health_restart(el_health *health);
 
 /* el_health_connected records that a connection to the member took |took_ms|. @thread io */

@@ -90,8 +90,12 @@ func version(module string) string {
 }
 
 func main() {
-	if os.Args[1] == "fleet" {
+	switch os.Args[1] {
+	case "fleet":
 		runFleet(os.Args[2:])
+	case "fill":
+		runFill(os.Args[2:])
+		return
 	}
 	var j job
 	check(json.Unmarshal([]byte(os.Args[1]), &j))

@@ -336,7 +336,7 @@ local SLOW_LOCK = "lock %s: %d other keys below its name slow each lock and unlo
   .. " prefix of their own"
 local SLOW_NAME = "name %s: %d keys below it, which belong to no lock, slow a lock of this name and"
   .. " of each name above it; give locks a prefix of their own"
--- Seconds. With etcd's default cost, a login takes 0.1 s.
+-- Seconds. With etcd's default cost, a login takes 0.05 s.
 local SLOW_LOGIN = 1
 -- Seconds between two looks for clients that wait for each other.
 local SECOND_LOOK = 1
@@ -351,7 +351,7 @@ local function note_login(client)
   local seconds = client:stats().authentication_ms / 1000
   if seconds >= SLOW_LOGIN then
     print_note(("the login took %.1f s: etcd is busy with passwords, or its --bcrypt-cost is high;"
-      .. " use certificates, or a lower cost"):format(seconds))
+      .. " use certificates, or set the passwords again with a lower cost"):format(seconds))
   end
 end
 
