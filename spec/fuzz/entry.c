@@ -21,9 +21,14 @@ static bool has_next;
 static int64_t now_ms;
 static el_entry_action sent; /* the request in flight */
 
+static el_bytes value_of_entry(void) {
+  return keys.next != NULL ? (el_bytes){"x\0y", 3} : (el_bytes){"x", 1};
+}
+
 static void on_answer(void *arg, el_txn_answer *answer) {
   (void)arg;
-  el_lock_txn_read(&keys, &sent, answer, &answered);
+  el_lock_txn_read(&keys, &sent, entry.rev, value_of_entry(), answer,
+                   &answered);
   answered.proven_rev = fuzz_number(input, 2) == 0 ? 0 : answer->rev;
   is_answered = true;
   el_txn_answer_free(answer);
@@ -31,12 +36,10 @@ static void on_answer(void *arg, el_txn_answer *answer) {
 
 static void send_request(const el_entry_action *action) {
   static el_lock_txn built;
-  bool is_multi = keys.next != NULL;
   el_packed_txn packed;
   el_bytes bytes = fuzz_part(input);
   sent = *action;
-  el_lock_txn_build(&built, &keys, action, entry.rev,
-                    (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
+  el_lock_txn_build(&built, &keys, action, entry.rev, value_of_entry());
   el_kv_pack(&packed, &built.txn);
   el_kv_send(auth, &packed, 1000, on_answer, NULL);
   fuzz_answer(bytes);

@@ -16,6 +16,8 @@ typedef struct member {
   unsigned request; /* an el_request_kind, or one of the above */
   el_entry_action action;
   el_keys keys;
+  int64_t rev;    /* as for el_lock_txn_build */
+  el_bytes value; /* as for el_lock_txn_build */
   el_packed_txn packed;
 } member;
 
@@ -55,8 +57,9 @@ static void build(member *it, fuzz_input *in) {
     el_lock_txn_build_guarded(&built, &guard, writes ? &order : NULL, ops,
                               writes ? 2 : 1);
   } else {
-    el_lock_txn_build(&built, &it->keys, &it->action, flags & 8 ? REV : 0,
-                      (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
+    it->rev = flags & 8 ? REV : 0;
+    it->value = (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1};
+    el_lock_txn_build(&built, &it->keys, &it->action, it->rev, it->value);
   }
   el_kv_pack(&it->packed, &built.txn);
 }
@@ -75,7 +78,7 @@ static void read_answer(const member *it, el_txn_answer *answer) {
   } else if (it->request == SEND_GUARDED) {
     el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
   } else {
-    el_lock_txn_read(&it->keys, &it->action, answer, &seen);
+    el_lock_txn_read(&it->keys, &it->action, it->rev, it->value, answer, &seen);
     el_lock_txn_holder_value(&it->keys, &it->action, answer);
   }
   el_txn_answer_free(answer);

@@ -264,6 +264,45 @@ describe("an entry that somebody overwrote with another lease or none", function
   end)
 end)
 
+-- Regression 244. The client took a key that somebody had put with the name of its own key, and
+-- without a lease, for an answer of etcd that omits leases: each call failed with "protocol".
+describe("a key without a lease that has the name of the client's own key", function()
+  local TAKE = {
+    lock = function() return client:lock("order", SOON) end,
+    try_lock = function() return client:try_lock "order" end,
+    read_lock = function() return client:read_lock("order", SOON) end,
+    try_write_lock = function() return client:try_write_lock "order" end,
+    multi_lock = function() return client:multi_lock({ "order", "other" }, SOON) end,
+    semaphore = function() return assert(client:semaphore("order", 2)):lock(SOON) end,
+  }
+
+  for name, take in pairs(TAKE) do
+    it(("is deleted by %s, which is told \"lost\" once"):format(name), function()
+      local lock = assert(take())
+      local key = lock:key()
+      assert.is_true(lock:unlock())
+      etcd:await_keys(prefix, 0)
+      etcd:put(key, "price=12")
+      assert.matches("key was deleted or overwritten", assert_fails("lost", take()), 1, true)
+      etcd:await_keys(prefix, 0)
+      assert.is_true(assert(take()):unlock())
+    end)
+  end
+
+  it("ends a hold as \"deleted\", if it takes the place of the key of the hold", function()
+    local server = clients.scripted()
+    local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
+    assert(deaf:lock "first"):unlock()
+    server:answer("Watch", "never", 14, "")
+    local lock = assert(deaf:lock("order", SOON))
+    etcd:del(lock:key())
+    etcd:put(lock:key(), "price=12")
+    assert.equal("deleted", lock:wait_lost(10))
+    assert_fails("lost", deaf:lock("order", SOON))
+    assert.is_true(assert(deaf:lock("order", SOON)):unlock())
+  end)
+end)
+
 -- Regression 131. Since etcd 3.7 omits the lease of a key that is read without its value, the
 -- client reads the values of a queue, too. An answer with many large values exceeds the size limit
 -- of a message (32 MiB). Then the client must read the queue in smaller parts.

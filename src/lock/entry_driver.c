@@ -71,7 +71,8 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
     free(out);
     return;
   }
-  el_lock_txn_read(&driver->keys, &out->action, answer, &seen);
+  el_lock_txn_read(&driver->keys, &out->action, driver->entry.rev,
+                   driver->value, answer, &seen);
   note_result(driver, &answer->err);
   if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &seen);

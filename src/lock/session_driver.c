@@ -226,7 +226,8 @@ static void end_check(const lease_check *check, el_txn_answer *answer) {
   el_checked_key *key;
   int64_t rev;
   bool is_there;
-  el_lock_txn_read(&check->keys, &READ_CHECK, answer, &seen);
+  el_lock_txn_read(&check->keys, &READ_CHECK, check->rev, (el_bytes){0}, answer,
+                   &seen);
   event.outcome = seen.outcome;
   rev = check->rev != 0 ? check->rev : seen.own.rev;
   is_there = event.outcome.is_done && !seen.is_partial && rev != 0 &&

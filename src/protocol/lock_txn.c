@@ -291,7 +291,8 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  *                                                    lost (also if we have changed the key)
  * kvs: our lease        whether our key is an entry  a wait, a try and the proof of a hold fail
  *                                                    with "protocol"; a lingering lock is released;
- *                                                    a release succeeds
+ *                                                    a release succeeds. A key with our name, but
+ *                                                    another create_revision or value, is user data
  * kvs: another lease    whether a key is an entry    the key counts as user data only if its list
  *                                                    shows our own key with its lease. For a reader
  *                                                    and beyond 4 MiB of keys, another read of the
@@ -318,21 +319,26 @@ static el_queue_key own_of(const el_op_result *result) {
                         .lease = result->kvs[0].lease};
 }
 
-/* Tells whether |own|, one of our keys, lacks the lease with which we put it. The key was not
- * changed since, so the server does not show leases. */
+/* Tells whether |own|, a key that we have put, lacks its lease. The key was not changed since, so
+ * the server does not show leases. */
 static bool kv_lacks_lease(const el_kv *own) {
   return own->lease == 0 && own->mod_rev == own->create_rev;
 }
 
-static bool lacks_lease(const el_op_result *own) {
-  return own->n_kvs > 0 && kv_lacks_lease(own->kvs);
+/* Tells whether |own|, the read of one of our keys, shows the key that we have put with
+ * create_revision |rev| without its lease. A key with another create_revision is not ours: another
+ * client has put it after ours was deleted. */
+static bool lacks_lease(const el_op_result *own, int64_t rev) {
+  return own->n_kvs > 0 && own->kvs[0].create_rev == rev &&
+         kv_lacks_lease(own->kvs);
 }
 
-/* Tells whether |own|, the read of one of our keys, shows that another client has put the key
- * without our lease. */
-static bool is_off_lease(const el_keys *keys, const el_op_result *own) {
+/* Tells whether |own|, the read of one of our keys with create_revision |rev|, shows that another
+ * client has put the key without our lease. */
+static bool is_off_lease(const el_keys *keys, const el_op_result *own,
+                         int64_t rev) {
   return own->n_kvs > 0 && own->kvs[0].lease != keys->lease &&
-         !lacks_lease(own);
+         !lacks_lease(own, rev);
 }
 
 /* Reads the results about our own keys, with which |answer| begins, and returns the number of our
@@ -582,7 +588,9 @@ static void parse_delete(const el_keys *keys, int64_t guard,
   size_t n_own = el_keys_count(keys);
   seen->is_deleted = answer->succeeded;
   for (size_t i = 0; answer->succeeded && i < n_own; i++) {
-    if (is_off_lease(keys, &answer->results[i])) seen->is_partial = true;
+    if (is_off_lease(keys, &answer->results[i], guard)) {
+      seen->is_partial = true;
+    }
   }
   for (size_t i = 0; n_own > 1 && !answer->succeeded && i < n_own; i++) {
     if (own_of(&answer->results[i]).rev == guard) seen->is_partial = true;
@@ -610,9 +618,9 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
   *is_detached = false;
   if (answer->err.code != EL_OK) return EL_CONTENTION_UNKNOWN;
   for (size_t i = 0; i < n_own; i++) {
-    if (lacks_lease(&answer->results[i])) return EL_CONTENTION_WAITERS;
+    if (lacks_lease(&answer->results[i], rev)) return EL_CONTENTION_WAITERS;
     is_gone = is_gone || own_of(&answer->results[i]).rev != rev;
-    *is_detached = *is_detached || is_off_lease(keys, &answer->results[i]);
+    *is_detached = *is_detached || is_off_lease(keys, &answer->results[i], rev);
   }
   *is_detached = *is_detached && !is_gone;
   if (is_gone || *is_detached) return EL_CONTENTION_KEY_LOST;
@@ -649,30 +657,36 @@ static bool lacks_keys(const el_keys *keys, const el_entry_action *action,
   return false;
 }
 
-/* Tells whether |answer| omits leases or keys. An answer to a delete or an audit is not checked,
- * because a release must succeed. */
-static bool omits(const el_keys *keys, const el_entry_action *action,
-                  const el_txn_answer *answer) {
-  size_t n_own = el_keys_count(keys);
-  int64_t rev = answer->rev;
-  if (action->request == EL_REQUEST_DELETE || action->is_audit) return false;
-  if (answer->succeeded && action->request != EL_REQUEST_READ) {
-    /* our key was put */
-    if (!is_put_with_list(action)) return false;
-    if (lacks_keys(keys, action, answer)) return true;
-  } else {
-    for (size_t i = 0; i < n_own; i++) {
-      if (lacks_lease(&answer->results[i])) return true;
+/* Tells whether |answer|, whose put found a key with one of our names, shows a key that we have put
+ * ourselves without its lease. A key with a value that is not ours is user data. */
+static bool omits_found(const el_keys *keys, const el_txn_answer *answer,
+                        el_bytes value) {
+  EL_UNINITIALIZED el_op puts[EL_MULTI_MAX];
+  size_t n = put_own(keys, value, puts);
+  for (size_t i = 0; i < n; i++) {
+    const el_op_result *own = &answer->results[i];
+    if (own->n_kvs > 0 && kv_lacks_lease(own->kvs) &&
+        el_bytes_are_equal(own->kvs[0].value, puts[i].value)) {
+      return true;
     }
-    if (action->request != EL_REQUEST_READ) return false;
-    rev = own_of(&answer->results[0]).rev;
   }
-  if (!lists_own(keys, action) || rev == 0) return false;
+  return false;
+}
+
+/* Tells whether |answer|, to a read of our keys with create_revision |rev|, omits leases or keys.
+ * |rev| 0: it is not known. */
+static bool omits_read(const el_keys *keys, const el_entry_action *action,
+                       const el_txn_answer *answer, int64_t rev) {
+  size_t n_own = el_keys_count(keys);
+  for (size_t i = 0; i < n_own; i++) {
+    int64_t own_rev = rev != 0 ? rev : own_of(&answer->results[i]).rev;
+    if (lacks_lease(&answer->results[i], own_rev)) return true;
+  }
+  if (rev == 0 || !lists_own(keys, action)) return false;
   for (size_t i = 0; i < n_own && n_own + i < answer->n_results; i++) {
-    /* a key of a multi-lock may have been deleted */
-    bool is_gone = action->request == EL_REQUEST_READ &&
-                   own_of(&answer->results[i]).rev == 0;
-    if (!is_gone && hides_own(keys, &answer->results[n_own + i], rev)) {
+    /* a key that was deleted, or put again by another client, need not be listed */
+    bool is_ours = own_of(&answer->results[i]).rev == rev;
+    if (is_ours && hides_own(keys, &answer->results[n_own + i], rev)) {
       return true;
     }
     keys = keys->next;
@@ -680,9 +694,40 @@ static bool omits(const el_keys *keys, const el_entry_action *action,
   return false;
 }
 
+/* Tells whether |answer|, to a request that has put our keys, omits leases or keys. */
+static bool omits_put(const el_keys *keys, const el_entry_action *action,
+                      const el_txn_answer *answer) {
+  size_t n_own = el_keys_count(keys);
+  if (!is_put_with_list(action)) return false;
+  if (lacks_keys(keys, action, answer)) return true;
+  if (!lists_own(keys, action)) return false;
+  for (size_t i = 0; i < n_own && n_own + i < answer->n_results; i++) {
+    if (hides_own(keys, &answer->results[n_own + i], answer->rev)) return true;
+    keys = keys->next;
+  }
+  return false;
+}
+
+/* Tells whether |answer| omits leases or keys. |rev| and |value| are those of the request. An
+ * answer to a delete or an audit is not checked, because a release must succeed. */
+static bool omits(const el_keys *keys, const el_entry_action *action,
+                  int64_t rev, el_bytes value, const el_txn_answer *answer) {
+  switch (action->request) {
+    case EL_REQUEST_TRY:
+    case EL_REQUEST_ENQUEUE:
+      return answer->succeeded ? omits_put(keys, action, answer)
+                               : omits_found(keys, answer, value);
+    case EL_REQUEST_READ:
+      return !action->is_audit && omits_read(keys, action, answer, rev);
+    default:
+      return false;
+  }
+}
+
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
-                      el_txn_answer *answer, el_entry_answer *seen) {
-  if (answer->err.code == EL_OK && omits(keys, action, answer)) {
+                      int64_t rev, el_bytes value, el_txn_answer *answer,
+                      el_entry_answer *seen) {
+  if (answer->err.code == EL_OK && omits(keys, action, rev, value, answer)) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "etcd omits keys or leases in its answer; update etcdlock, or "
                  "connect without a proxy");
@@ -796,7 +841,7 @@ static void parse_guards(const el_guard *guard, const el_txn_answer *answer,
     const el_op_result *read = &answer->results[i];
     if (read->n_kvs != 1 || read->kvs[0].create_rev != guard->rev) {
       are_there = false;
-    } else if (is_off_lease(guard->keys, read)) {
+    } else if (is_off_lease(guard->keys, read, guard->rev)) {
       is_detached = true;
     }
   }

@@ -30,10 +30,11 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev,
                        el_bytes value);
 
-/* el_lock_txn_read fills |seen| from the |answer| to the request of |action|. If the answer lacks
- * what it must contain, sets its error. @thread any */
+/* el_lock_txn_read fills |seen| from the |answer| to the request of |action|, which was built with
+ * |rev| and |value|. If the answer lacks what it must contain, sets its error. @thread any */
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
-                      el_txn_answer *answer, el_entry_answer *seen);
+                      int64_t rev, el_bytes value, el_txn_answer *answer,
+                      el_entry_answer *seen);
 
 /* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to the
  * request of |action|. If several keys hold the lock, it is the value of the oldest of them. The
