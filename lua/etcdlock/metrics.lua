@@ -176,15 +176,16 @@ function Metrics:measure_ages(held_locks)
   for _, series in ipairs(self._list) do
     series.hold_age, series.wait_age = 0, 0
   end
-  held_locks:visit(function(lock)
-    note_age(self, "hold_age", lock, lock._core:held_for())
-  end)
   for lock in pairs(self._started) do
     -- nil: the wait goes on. A wait that ended with its nginx request stays in `_started`.
     if lock._core:wait(0) == nil then
       note_age(self, "wait_age", lock, core.now() - lock._started_at)
     end
   end
+  -- After the waits: so no wait seems to be older than the hold for whose end it waits.
+  held_locks:visit(function(lock)
+    note_age(self, "hold_age", lock, lock._core:held_for())
+  end)
 end
 
 -- ---- the text format ----
