@@ -49,6 +49,15 @@ static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
                                err);
 }
 
+/* Gives our key another name, because user data has its name. The key was not put, so the failure is
+ * definite, and the request is soon repeated. */
+static void change_name(el_entry_driver *driver, el_entry_answer *seen) {
+  driver->slot = driver->session->entry_events->pick_slot(driver);
+  el_keys_set_slot(&driver->keys, driver->slot);
+  *seen =
+      (el_entry_answer){.outcome = {.is_definite = true, .is_retriable = true}};
+}
+
 static void tell_holder(el_entry_driver *driver, const el_entry_action *action,
                         const el_txn_answer *answer) {
   el_bytes label = el_lock_txn_holder_value(&driver->keys, action, answer);
@@ -78,6 +87,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
     tell_lease_gone(driver, &answer->err, &seen);
   }
   if (seen.outcome.is_done) tell_holder(driver, &out->action, answer);
+  if (seen.is_name_taken) change_name(driver, &seen);
   el_txn_answer_free(answer);
   free(out);
   seen.proven_rev = proven_rev(driver, now_ms);

@@ -29,6 +29,9 @@ typedef struct el_entry_events {
   /* saw_holder is called when a read has returned |label|, the value of the key that holds the
    * lock. */
   void (*saw_holder)(el_entry_driver *driver, el_bytes label);
+  /* pick_slot is called when user data has the name of the key of |driver|. It returns another slot
+   * for the key. */
+  uint32_t (*pick_slot)(el_entry_driver *driver);
 } el_entry_events;
 
 /* el_entry_driver is one entry with its requests, watches and timer; embedded in an entry of the

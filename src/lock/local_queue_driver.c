@@ -395,6 +395,15 @@ static uint32_t unused_slot(const queue_driver *queue) {
   return slot;
 }
 
+/* pick_slot is called for the entry of |driver| when user data has the name of its key. The earlier
+ * slot of a multi-lock is not given back. */
+static uint32_t pick_slot(el_entry_driver *driver) {
+  queue_driver *queue = EL_CONTAINER_OF(driver, client_entry, driver)->queue;
+  if (!queue->has_slot) return unused_slot(queue);
+  queue->local.slot = take_slot(&queue->queues->slots);
+  return queue->local.slot;
+}
+
 /* ---- causes of failed waits ---- */
 
 /* find_last_error returns the error that kept a waiter of |queue| from a grant. It is the last
@@ -1016,7 +1025,8 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 
 el_local_queues *el_local_queues_new(el_client_session *session,
                                      const el_handoff_limits *limits) {
-  static const el_entry_events entry_events = {reported, stepped, saw_holder};
+  static const el_entry_events entry_events = {reported, stepped, saw_holder,
+                                               pick_slot};
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->session = session;
   queues->limits = *limits;

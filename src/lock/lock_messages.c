@@ -91,8 +91,8 @@ void el_lock_message_locked(const el_waiter *waiter, el_error *err) {
 void el_lock_message_key_lost(const el_waiter *waiter, el_error *err) {
   el_error_set(
       err, EL_LOST,
-      "%s: the waiter's key was deleted or overwritten, or the client's lease "
-      "ended, during the wait",
+      "%s: the waiter's key was deleted, or the client's lease ended, during "
+      "the wait",
       subject_of(waiter).text);
 }
 

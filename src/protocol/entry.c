@@ -270,22 +270,12 @@ static void on_put_failed(el_entry *entry, const el_entry_answer *answer,
   }
 }
 
-/* Tells whether |answer| shows that another client has put a key with the name of ours. That key is
- * user data; fail_wait deletes it, because our own key must have this name. */
-static bool is_name_taken(const el_entry *entry,
-                          const el_entry_answer *answer) {
-  return answer->is_partial ||
-         (answer->own.rev != 0 && answer->own.lease != entry->lease);
-}
-
 static void on_enqueue_answer(el_entry *entry, const el_entry_answer *answer,
                               int64_t now_ms, el_entry_actions *out) {
   entry->rev = answer->own.rev;
   entry->failures = 0;
   if (!entry->is_wanted) {
     release_next(entry, out);
-  } else if (is_name_taken(entry, answer)) {
-    fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (answer->is_truncated) {
     entry->state = EL_ENTRY_WAITING;
     entry->predecessor = (el_queue_key){0};
@@ -317,7 +307,7 @@ static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
     fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
   } else if (answer->is_truncated && entry->bound_rev == 1) {
     send_walk(entry, out, EL_REQUEST_TRY, &answer->walk);
-  } else if (is_name_taken(entry, answer)) {
+  } else if (answer->is_partial) {
     fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
   } else if (answer->own.rev != 0 && !answer->is_truncated) {
     on_first_in_queue(entry, answer, now_ms, out);

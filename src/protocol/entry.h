@@ -150,6 +150,8 @@ typedef struct el_entry_answer {
   bool is_batched;
   bool is_serializable; /* read: one member's state, which may be stale */
   bool is_deleted;      /* delete: the key existed, and was deleted */
+  /* try, enqueue: another client has put a key with the name of ours, so ours was not put */
+  bool is_name_taken;
 } el_entry_answer;
 
 /* el_key_change is how a watched key has changed. */

@@ -249,6 +249,20 @@ void el_keys_init(el_keys *keys, el_bytes name, const el_queue_key *key) {
   }
 }
 
+void el_keys_set_slot(el_keys *keys, uint32_t slot) {
+  for (; keys != NULL; keys = keys->next) {
+    el_queue_key own = {.lease = keys->lease,
+                        .mode = keys->mode,
+                        .permits = keys->permits,
+                        .slot = slot};
+    char *text = keys->text;
+    el_keys *next = keys->next;
+    init_one(keys, el_keys_name(keys), &own);
+    keys->next = next;
+    free(text);
+  }
+}
+
 void el_keys_copy(el_keys *keys, const el_keys *from) {
   *keys = *from;
   keys->text = el_strndup(from->text, from->key_len);

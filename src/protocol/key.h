@@ -164,6 +164,9 @@ struct el_keys {
  * el_list_pop), and |keys| gets one key for each name. @thread any */
 void el_keys_init(el_keys *keys, el_bytes name, const el_queue_key *key);
 
+/* el_keys_set_slot gives |keys| the names that they have with the slot |slot|. @thread any */
+void el_keys_set_slot(el_keys *keys, uint32_t slot);
+
 /* el_keys_copy sets |keys| to a copy of |from|. @thread any */
 void el_keys_copy(el_keys *keys, const el_keys *from);
 

@@ -519,12 +519,19 @@ static void parse_put(const el_keys *keys, const el_entry_action *action,
   seen->is_truncated = true;
 }
 
+/* Reads the results about our own keys in an answer that has found a key with one of our names. */
+static void parse_found(const el_keys *keys, const el_txn_answer *answer,
+                        el_entry_answer *seen) {
+  parse_own(keys, answer, seen);
+  seen->is_name_taken = seen->own.rev != 0 && seen->own.lease != keys->lease;
+}
+
 static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
                           const el_txn_answer *answer, el_entry_answer *seen) {
   if (answer->succeeded) {
     parse_put(keys, action, answer, seen);
   } else {
-    parse_own(keys, answer, seen);
+    parse_found(keys, answer, seen);
     seen->walk = (el_walk){0};
     seen->is_truncated = true;
   }
@@ -540,7 +547,7 @@ static void parse_try(const el_keys *keys, const el_entry_action *action,
     seen->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
     return;
   }
-  parse_own(keys, answer, seen);
+  parse_found(keys, answer, seen);
   parse_blockers(keys, action, answer, seen->own.rev, seen);
   seen->is_locked = seen->predecessor.rev != 0;
 }
