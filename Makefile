@@ -111,12 +111,13 @@ demo-openresty: ## the same in nginx: two services, one Redis, ab
 	@sh .ci/deps.sh openresty jit
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all run-demo-openresty
 
-test: deps ## the simulator, then all specs against a real etcd
+test: deps ## the simulator, the model, then all specs against a real etcd
 	@$(MAKE) --no-print-directory sim HISTORIES=2500
+	@$(MAKE) --no-print-directory model
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
 lint: deps ## format, static checks, layer rules
-	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/simulation/*.[ch] spec/fuzz/*.[ch] \
+	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/simulation/*.[ch] spec/model/*.c spec/fuzz/*.[ch] \
 	  spec/support/*/*.c)
 	@luacheck -q --no-color lua spec bench examples doc bin/etcdlock
 	@$(LUA) spec/lint/layers.lua .

@@ -12,8 +12,9 @@ end)
 
 -- The fields of an answer to a transaction (TxnResponse in src/etcd/etcd.proto).
 local FIELDS = {
-  { "the header", "1" }, { "the cluster ID", "1.1" }, { "the revision", "1.3" },
-  { "the raft term", "1.4" }, { '"succeeded"', "2" }, { "the responses", "3" },
+  { "the header", "1" }, { "the cluster ID", "1.1" }, { "the member ID", "1.2" },
+  { "the revision", "1.3" }, { "the raft term", "1.4" }, { '"succeeded"', "2" },
+  { "the responses", "3" },
   { "the results of reads", "3.1" }, { "the keys", "3.1.2" }, { "the names of keys", "3.1.2.1" },
   { "the create revisions", "3.1.2.2" }, { "the mod revisions", "3.1.2.3" },
   { "the versions", "3.1.2.4" }, { "the values", "3.1.2.5" }, { "the leases", "3.1.2.6" },

@@ -58,7 +58,7 @@ static void carry_out(const el_entry_actions *actions) {
     } else if (action->kind == EL_ENTRY_CONFIRM_LEASE) {
       next = EL_ENTRY_ON_LEASE_CONFIRMED;
       has_next = true;
-    } else if (action->kind == EL_ENTRY_REPORT_PROOF) {
+    } else if (action->kind == EL_ENTRY_REPORT_SIGHT) {
       next = EL_ENTRY_ON_LEASE_PROVEN;
       has_next = true;
     }

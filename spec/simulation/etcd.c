@@ -582,6 +582,14 @@ static int64_t read_rev(const task *it) {
   return rev > 1 ? rev : 1;
 }
 
+/* The answer to a write leaves when the member has applied the write. */
+static void fill_state(const task *it, Etcd__ResponseHeader *header) {
+  bool is_write = it->route == ROUTE_WRITE;
+  if (is_write) header->revision = it->cluster->store.rev;
+  member_fill(it->at, header);
+  if (is_write) header->raft_term = it->cluster->term;
+}
+
 static const failure *serve_txn(task *it) {
   omissions omits = draw_omissions(&it->cluster->options);
   arena memory = {0};
@@ -589,7 +597,7 @@ static const failure *serve_txn(task *it) {
   const failure *why = txn_apply(it->cluster, it->txn, read_rev(it), it->client,
                                  &omits, &memory, &response);
   if (why == NULL) {
-    member_fill(it->at, response->header);
+    fill_state(it, response->header);
     set_answer(it, &response->base);
   }
   arena_free(&memory);
@@ -609,12 +617,10 @@ static const failure *read_grant(task *it, const uint8_t *bytes, size_t len) {
   return NULL;
 }
 
-/* Sets |header|. The answer to a write leaves when the member has applied the write. */
 static Etcd__ResponseHeader *fill(const task *it,
                                   Etcd__ResponseHeader *header) {
   etcd__response_header__init(header);
-  if (it->route == ROUTE_WRITE) header->revision = it->cluster->store.rev;
-  member_fill(it->at, header);
+  fill_state(it, header);
   return header;
 }
 
@@ -688,7 +694,7 @@ static void start_next(etcd_call *call) {
   }
   /* set now, because etcd fills the header before it renews the lease */
   it->rev = it->at->rev;
-  it->term = member_term(it->at);
+  it->term = it->at->term;
   start(it);
 }
 
@@ -709,6 +715,12 @@ static const failure *serve_keepalive(task *it) {
   response.ttl = is_deposed ? lease_renew_old(it->cluster, it->at, it->lease)
                             : lease_renew(it->cluster, it->lease);
   if (response.ttl < 0) return NULL; /* there is no answer yet */
+  if (is_deposed && response.ttl > 0) {
+    it->at->has_renewed = true;
+    if (it->cluster->on_false_renewal != NULL) {
+      it->cluster->on_false_renewal(it->client);
+    }
+  }
   response.header = fill(it, &header);
   header.revision = it->rev;
   header.raft_term = it->term;
@@ -797,8 +809,8 @@ static bool is_authenticate(const task *it) {
   return it->how->serve == serve_authenticate;
 }
 
-/* Returns why etcd refuses |it| because of its token. Earlier versions serve calls about leases without
- * a token, and keepalives with any (facts/etcd.md 3.4). */
+/* Returns why etcd refuses |it| because of its token. Earlier versions serve calls about leases
+ * without a token, and keepalives with any (facts/etcd.md 3.4). */
 static const failure *check_token(const task *it) {
   const etcd_options *options = &it->cluster->options;
   const char *token = it->call != NULL ? it->call->token : NULL;
@@ -873,6 +885,10 @@ etcd *etcd_new(const etcd_options *options, etcd_on_change on_change) {
   return cluster;
 }
 
+void etcd_set_on_false_renewal(etcd *cluster, etcd_on_false_renewal call) {
+  cluster->on_false_renewal = call;
+}
+
 void etcd_free(etcd *cluster) {
   while (cluster->calls != NULL) {
     remove_call(cluster->calls);
@@ -883,6 +899,7 @@ void etcd_free(etcd *cluster) {
   members_stop(cluster);
   leases_free(cluster);
   auth_free(cluster);
+  free(cluster->log);
   store_destroy(&cluster->store);
   free(cluster);
 }

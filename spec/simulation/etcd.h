@@ -45,6 +45,7 @@ typedef struct etcd_options {
   int watch_lost; /* a watch event is never sent */
   int watch_replayed; /* a new watch gets an old deletion again (etcd issue 15271) */
   int watch_break; /* a watch stream ends */
+  int snapshots;   /* a member that comes back gets the state by a snapshot */
   /* how long a member needs for the hash of a password; 0: etcd has no users */
   int64_t hash_us;
   int64_t
@@ -81,9 +82,14 @@ typedef struct etcd_change {
 
 typedef void (*etcd_on_change)(const etcd_change *change);
 
+/* A deposed leader has renewed a lease for |client|; or, negative, such a leader is back. */
+typedef void (*etcd_on_false_renewal)(int client);
+
 /* ---- life ---- */
 
 etcd *etcd_new(const etcd_options *options, etcd_on_change on_change);
+
+void etcd_set_on_false_renewal(etcd *cluster, etcd_on_false_renewal call);
 
 /* Frees the cluster. All calls must have ended. */
 void etcd_free(etcd *cluster);

@@ -146,12 +146,23 @@ const failure *txn_apply(etcd *cluster, txn *it, int64_t rev, int client,
 
 /* ---- members ---- */
 
+/* One entry of the raft log. */
+typedef struct log_entry {
+  int64_t at_us;    /* when it was decided */
+  uint64_t term;    /* in which term */
+  int64_t rev;      /* the store's revision after it */
+  size_t n_changes; /* changes of the keys up to its end */
+} log_entry;
+
 typedef struct member {
   etcd *cluster;
   int index;
   uint64_t id;
   int64_t rev;      /* revision that it has applied */
-  size_t n_applied; /* changes that it has applied */
+  size_t n_applied; /* changes that it has applied, also by a snapshot */
+  size_t n_entries; /* entries that it has applied, also by a snapshot */
+  uint64_t
+      term; /* of the last entry that it has applied as such (finding 13) */
   int64_t lag_until_us, lag_us;
   int64_t cut_until_us;
   int64_t down_until_us;
@@ -160,7 +171,7 @@ typedef struct member {
   int64_t cut_at_us;
   int64_t leads_until_us; /* until then it believes that it leads */
   bool is_renewing;       /* as such, it renews leases (etcd issue 15247) */
-  uint64_t old_term;      /* while it is cut off */
+  bool has_renewed;       /* as such, it has renewed one */
   int64_t
       hashes_until_us; /* when it has computed the hashes of all Authenticates */
   el_timer catch_up;   /* it applies the next change */
@@ -185,12 +196,11 @@ int64_t member_due(const member *it, int64_t at_us);
 /* Applies what is due. */
 void member_advance(member *it);
 
-uint64_t member_term(const member *it);
-
 /* Fills the header of an answer with the present state of the member. */
 void member_fill(const member *it, Etcd__ResponseHeader *header);
 
-/* The state has changed: the members apply the change, now or when it is due. */
+/* The cluster has decided an entry, which may have changed the state: the members apply it, now or
+ * when it is due. */
 void members_advance(etcd *cluster);
 
 /* Does what follows if a member was lost or is back: the leader is lost, or one is elected. */
@@ -352,8 +362,11 @@ struct etcd {
   int leader;      /* -1: there is none */
   int last_leader; /* which led last */
   uint64_t term;
+  log_entry *log;
+  size_t n_log, room_log;
   el_timer election;
   store store;
+  etcd_on_false_renewal on_false_renewal;
   grant **leases;
   size_t n_leases, room_leases;
   task *first_task, *last_task;

@@ -2,6 +2,15 @@
  * one leads, and how far each has applied what the cluster has decided. */
 #include "etcd_int.h"
 
+enum {
+  FIRST_TERM = 2,
+  /* A leader keeps this many entries for members that are behind. */
+  SNAPSHOT_ENTRIES = 5000,
+  SNAPSHOT_BEFORE_REV = 50000, /* checks.c has room for so many revisions */
+  /* by when a member has applied the first entry of a new term */
+  TERM_LATE_US = 300 * WORLD_MS
+};
+
 /* etcd's election timeout is 1 s; a member waits for one to two of them. Streams that need a leader
  * end at the third of the checks, one each second, that find none (v3rpc/interceptor.go). */
 enum {
@@ -28,15 +37,11 @@ bool member_knows_leader(const member *it) {
   return !is_cut(it) && it->cluster->leader >= 0;
 }
 
-uint64_t member_term(const member *it) {
-  return is_cut(it) ? it->old_term : it->cluster->term;
-}
-
 void member_fill(const member *it, Etcd__ResponseHeader *header) {
   header->cluster_id = it->cluster->options.cluster_id;
   header->member_id = it->id;
   if (header->revision == 0) header->revision = it->rev;
-  header->raft_term = member_term(it);
+  header->raft_term = it->term;
 }
 
 /* ---- applying ---- */
@@ -56,29 +61,57 @@ int64_t member_due(const member *it, int64_t at_us) {
   return due_us;
 }
 
+static void apply_changes(member *it, size_t n) {
+  const change *changes = it->cluster->store.changes;
+  while (it->n_applied < n) {
+    const change *next = &changes[it->n_applied];
+    size_t n_same = 1;
+    while (it->n_applied + n_same < n && next[n_same].rev == next->rev) {
+      n_same++;
+    }
+    it->n_applied += n_same;
+    it->rev = next->rev;
+    watches_notify(it, next, n_same);
+  }
+}
+
 void member_advance(member *it) {
-  const store *st = &it->cluster->store;
-  while (it->n_applied < st->n_changes) {
-    const change *next = &st->changes[it->n_applied];
+  while (it->n_entries < it->cluster->n_log) {
+    const log_entry *next = &it->cluster->log[it->n_entries];
     int64_t due_us = member_due(it, next->at_us);
-    size_t n = 1;
     if (due_us > world_now_us()) {
       world_set(&it->catch_up, due_us);
       return;
     }
-    while (it->n_applied + n < st->n_changes && next[n].rev == next->rev) {
-      n++;
-    }
-    it->n_applied += n;
+    it->n_entries++;
+    it->term = next->term;
+    apply_changes(it, next->n_changes);
     it->rev = next->rev;
-    watches_notify(it, next, n);
   }
 }
 
 void members_advance(etcd *cluster) {
+  cluster->log = etcd_grow(cluster->log, cluster->n_log, &cluster->room_log,
+                           sizeof *cluster->log);
+  cluster->log[cluster->n_log++] =
+      (log_entry){world_now_us(), cluster->term, cluster->store.rev,
+                  cluster->store.n_changes};
   for (int i = 0; i < cluster->options.n_members; i++) {
     member_advance(&cluster->members[i]);
   }
+}
+
+/* |it| has missed so much that it gets the state by a snapshot, which does not tell it the term. */
+static void get_snapshot(member *it) {
+  etcd *cluster = it->cluster;
+  if (cluster->leader < 0 || cluster->store.rev > SNAPSHOT_BEFORE_REV) return;
+  cluster->store.rev += SNAPSHOT_ENTRIES; /* other programs have written */
+  it->n_entries = cluster->n_log + 1;     /* with the entry of these writes */
+  members_advance(cluster);
+  apply_changes(it, cluster->store.n_changes);
+  it->rev = cluster->store.rev;
+  world_trace("etcd: member %d gets a snapshot, its term stays %llu", it->index,
+              (unsigned long long)it->term);
 }
 
 static void on_catch_up(el_timer *timer) {
@@ -115,6 +148,14 @@ static int pick_leader(const etcd *cluster) {
   return cluster->last_leader;
 }
 
+/* The members learn of a new term one by one. */
+static void delay_term(member *it) {
+  int64_t late_us = world_random(0, TERM_LATE_US);
+  if (world_now_us() < it->lag_until_us || world_chance(500)) return;
+  it->lag_until_us = world_now_us() + late_us;
+  it->lag_us = late_us;
+}
+
 static void on_election(el_timer *timer) {
   etcd *cluster = EL_CONTAINER_OF(timer, etcd, election);
   if (cluster->leader >= 0 || !has_quorum(cluster)) return;
@@ -123,6 +164,9 @@ static void on_election(el_timer *timer) {
   world_trace("etcd: member %d leads, term %llu", cluster->leader,
               (unsigned long long)cluster->term);
   leases_refresh(cluster);
+  for (int i = 0; i < cluster->options.n_members; i++)
+    delay_term(&cluster->members[i]);
+  members_advance(cluster);
   tasks_wake(cluster);
 }
 
@@ -178,7 +222,12 @@ static void come_back(el_timer *timer) {
   if (until_us > world_now_us()) world_set(&it->back, until_us);
   if (!member_is_connected(it)) return;
   world_trace("etcd: member %d is back", it->index);
+  if (world_chance(it->cluster->options.snapshots)) get_snapshot(it);
   member_advance(it);
+  if (it->has_renewed && it->cluster->on_false_renewal != NULL) {
+    it->has_renewed = false;
+    it->cluster->on_false_renewal(ETCD_CLIENT_NONE);
+  }
   members_review(it->cluster);
   if (it->cluster->leader < 0) {
     lose_contact(it, 0);
@@ -205,7 +254,6 @@ void etcd_cut_off(etcd *cluster, int index, int64_t until_us) {
   world_trace("etcd: member %d is cut off until %.3f ms", index,
               (double)until_us / WORLD_MS);
   if (!is_cut(it)) {
-    it->old_term = cluster->term;
     it->leads_until_us = 0;
     lose_contact(it, world_random(0, ELECTION_MAX_US));
     if (cluster->leader == index) depose(it);
@@ -265,6 +313,7 @@ void members_init(etcd *cluster) {
                  .index = i,
                  .id = cluster->options.cluster_id ^ (uint64_t)(0x100 + i),
                  .rev = cluster->store.rev,
+                 .term = FIRST_TERM,
                  .catch_up.on_due = on_catch_up,
                  .back.on_due = come_back,
                  .ends_streams.on_due = on_ends_streams};
@@ -272,7 +321,7 @@ void members_init(etcd *cluster) {
   cluster->election.on_due = on_election;
   cluster->leader = cluster->last_leader =
       (int)world_random(0, cluster->options.n_members - 1);
-  cluster->term = 2;
+  cluster->term = FIRST_TERM;
 }
 
 void members_stop(etcd *cluster) {

@@ -20,7 +20,11 @@
 
 enum {
   PEACE_US = 40 * WORLD_S,
-  REST_US = 3 * WORLD_S, /* in which clients leave a member that hangs */
+  /* by when a client may have taken a false renewal for proven, and how long it is then cut off */
+  FALSE_PROOF_US = 2 * WORLD_S,
+  FALSE_HOLD_US = 12 * WORLD_S,
+  BACK_US = 500 * WORLD_MS, /* the same, after the deposed leader is back */
+  REST_US = 3 * WORLD_S,    /* in which clients leave a member that hangs */
   /* how long users and clients may take in the end, and leases after that */
   FINISH_US = 90 * WORLD_S,
   EXPIRY_US = 90 * WORLD_S
@@ -51,9 +55,17 @@ typedef enum trouble {
 static const char *const names[ENDPOINTS_MAX + 1] = {
     "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379", "10.0.0.9:2379"};
 
+/* A process for which a deposed leader has renewed a lease. */
+typedef struct falsely {
+  int64_t renewed_us; /* when it did so last */
+  int64_t wait_us;    /* until it is cut off */
+  bool is_cutting;    /* it is about to be cut off */
+} falsely;
+
 static struct {
   etcd *cluster;
   etcd_options options;
+  falsely falsely[PROGRAMS_MAX];
   address *addresses[ENDPOINTS_MAX + 1]; /* the members', the balancer's */
   mood mood;
   int n_members;
@@ -171,18 +183,55 @@ static void stop(program *of) {
   if (world_chance(200)) program_close(of);
 }
 
+static void cut_path(int at, int id, int64_t until_us) {
+  path *way = &history.addresses[at]->paths[id];
+  if (way->partitioned_until_us < until_us) {
+    way->partitioned_until_us = until_us;
+  }
+}
+
 static void partition(void) {
   int id = any_program()->process.id;
   int64_t until_us = soon(8000);
   for (int i = 0; i <= history.n_members; i++) {
-    if (history.n_members == 1 || world_chance(600)) {
-      path *way = &history.addresses[i]->paths[id];
-      if (way->partitioned_until_us < until_us) {
-        way->partitioned_until_us = until_us;
-      }
-    }
+    if (history.n_members == 1 || world_chance(600)) cut_path(i, id, until_us);
   }
   world_trace("p%d is partitioned", id);
+}
+
+/* Cuts off the process |arg| from all members for so long that its leases end. */
+static void cut_process(void *arg) {
+  falsely *of = arg;
+  fiber_sleep(of->wait_us);
+  for (int i = 0; i <= history.n_members && !history.is_over; i++)
+    cut_path(i, (int)(of - history.falsely), world_now_us() + FALSE_HOLD_US);
+  of->is_cutting = false;
+  world_trace("p%d is cut off after a false renewal",
+              (int)(of - history.falsely));
+}
+
+static void cut_soon(falsely *of, int64_t max_us) {
+  if (of->is_cutting || history.is_over) return;
+  of->is_cutting = true;
+  of->wait_us = world_random(0, max_us);
+  fiber_detach(fiber_start(&history.process, cut_process, of));
+}
+
+/* A renewal that counts soon afterwards would hide that one of a deposed leader has counted. That
+ * happens when another member answers a read, or when the deposed leader does, after it is back. */
+static void on_false_renewal(int client) {
+  if (client >= 0) {
+    falsely *of = &history.falsely[client % PROGRAMS_MAX];
+    of->renewed_us = world_now_us();
+    if (world_chance(100)) cut_soon(of, FALSE_PROOF_US);
+    return;
+  }
+  for (int i = 0; i < n_programs; i++) {
+    falsely *of = &history.falsely[i];
+    if (of->renewed_us > world_now_us() - FALSE_PROOF_US && world_chance(700)) {
+      cut_soon(of, BACK_US);
+    }
+  }
 }
 
 static void make(trouble what) {
@@ -301,7 +350,8 @@ static void depose_leader(void) {
   if (world_chance(300)) {
     make(TROUBLE_ELECTION);
   } else {
-    etcd_cut_off(history.cluster, leader, soon(20000));
+    etcd_cut_off(history.cluster, leader,
+                 soon(world_chance(500) ? 6000 : 20000));
   }
 }
 
@@ -371,6 +421,7 @@ static void draw_options(etcd_options *to) {
   to->watch_lost = world_chance(300) ? some(100) : 0;
   to->watch_replayed = some(200);
   to->watch_break = some(20);
+  to->snapshots = some(1000);
 }
 
 static void draw_troubles(void) {
@@ -422,8 +473,10 @@ static void draw_program(int id) {
   }
   if (history.deposes) {
     of->ttl_ms = world_random(2, 6) * 1000;
-    of->n_endpoints = 1;
-    of->endpoints[0] = names[any_member()];
+    if (world_chance(500)) {
+      of->n_endpoints = 1;
+      of->endpoints[0] = names[any_member()];
+    }
   }
 }
 
@@ -458,17 +511,20 @@ static void add_balancer(void) {
 
 static void draw(void) {
   memset(&history, 0, sizeof history);
+  for (int i = 0; i < PROGRAMS_MAX; i++)
+    history.falsely[i].renewed_us = -FALSE_PROOF_US;
   history.mood = world_chance(300)   ? world_chance(250) ? MOOD_DEAF : MOOD_CALM
                  : world_chance(200) ? MOOD_MILD
                  : world_chance(150) ? MOOD_STOPS
                                      : MOOD_WILD;
   history.n_members = world_chance(500) ? 1 : ETCD_MEMBERS_MAX;
   history.deposes =
-      history.mood == MOOD_WILD && history.n_members > 1 && world_chance(100);
+      history.mood == MOOD_WILD && history.n_members > 1 && world_chance(300);
   draw_options(&history.options);
   draw_behaviour(&programs_behave);
   draw_troubles();
   history.cluster = etcd_new(&history.options, checks_on_change);
+  etcd_set_on_false_renewal(history.cluster, on_false_renewal);
   for (int i = 0; i < history.n_members; i++) {
     history.addresses[i] = network_add(names[i], history.cluster, i);
   }

@@ -110,6 +110,7 @@ el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
                             .rev = whole->rev,
                             .term = whole->term,
                             .cluster_id = whole->cluster_id,
+                            .member_id = whole->member_id,
                             .is_batched = true,
                             .message = part};
   if (!el_txn_answer_read(answer, &packed->shape)) {

@@ -390,13 +390,14 @@ static bool read_message(el_txn_answer *answer,
   from = answer->message =
       etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
   if (from == NULL || from->header == NULL || from->header->revision <= 0 ||
-      from->header->cluster_id == 0 || from->header->raft_term == 0 ||
-      !el_txn_answer_read(answer, shape)) {
+      from->header->cluster_id == 0 || from->header->member_id == 0 ||
+      from->header->raft_term == 0 || !el_txn_answer_read(answer, shape)) {
     return false;
   }
   answer->rev = from->header->revision;
   answer->term = from->header->raft_term;
   answer->cluster_id = from->header->cluster_id;
+  answer->member_id = from->header->member_id;
   return true;
 }
 

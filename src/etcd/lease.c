@@ -83,7 +83,9 @@ static void on_grant_answer(void *arg, const el_call_answer *rpc_answer) {
                          call->ttl_s)) {
       answer.ttl_ms = message->ttl * 1000;
       answer.term = message->header->raft_term;
+      answer.rev = message->header->revision;
       answer.cluster_id = message->header->cluster_id;
+      answer.member_id = message->header->member_id;
     }
     if (message != NULL) {
       etcd__lease_grant_response__free_unpacked(message, NULL);
@@ -284,7 +286,9 @@ static void read_renewal(const renewal_stream *it,
                            it->ka->ttl_s)) {
     to->ttl_ms = is_gone ? 0 : message->ttl * 1000;
     to->term = message->header->raft_term;
+    to->rev = message->header->revision;
     to->cluster_id = message->header->cluster_id;
+    to->member_id = message->header->member_id;
   }
 }
 

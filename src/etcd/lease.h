@@ -17,8 +17,9 @@ typedef struct el_lease_answer {
   int64_t id; /* of the lease */
   /* the TTL that etcd has sent; keepalive: 0 if the lease does not exist */
   int64_t ttl_ms;
-  uint64_t term;       /* raft term of the member that answered */
-  uint64_t cluster_id; /* of the member that answered */
+  int64_t rev;                    /* the store's revision */
+  uint64_t term;                  /* raft term of the member that answered */
+  uint64_t cluster_id, member_id; /* of the member that answered */
 } el_lease_answer;
 
 /* el_lease_done receives the answer to a lease call. */
@@ -51,8 +52,8 @@ typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 void el_lease_time_to_live(el_auth *auth, int64_t id, el_lease_keys_done done,
                            void *arg);
 
-/* el_keepalive renews leases. It has one keepalive stream, and more while renewals are sent before the
- * last ones are answered. It opens them when it needs them. */
+/* el_keepalive renews leases. It has one keepalive stream, and more while renewals are sent before
+ * the last ones are answered. It opens them when it needs them. */
 typedef struct el_keepalive el_keepalive;
 
 /* el_keepalive_new returns an el_keepalive without a stream. |done| is called with each answer. An
@@ -65,20 +66,21 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
                        int64_t now_ms);
 
-/* el_keepalive_reset closes the streams. |done| is not called for the renewals that await an answer.
- * @thread io */
+/* el_keepalive_reset closes the streams. |done| is not called for the renewals that await an
+ * answer. @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
-/* el_keepalive_awaits_token tells whether a renewal is sent only when there is a token. @thread io */
+/* el_keepalive_awaits_token tells whether a renewal is sent only when there is a token. @thread io
+ */
 bool el_keepalive_awaits_token(const el_keepalive *ka);
 
 /* el_keepalive_is_refused tells whether renewals cannot be sent, because the server allows no more
  * streams. @thread io */
 bool el_keepalive_is_refused(const el_keepalive *ka);
 
-/* el_keepalive_fail_over is called when an answer has not come for |waited_ms|, which is too long. It
- * does the same as el_keepalive_reset, and calls el_channel_fail_over with the member that was asked,
- * |waited_ms| and |cause|. @thread io */
+/* el_keepalive_fail_over is called when an answer has not come for |waited_ms|, which is too long.
+ * It does the same as el_keepalive_reset, and calls el_channel_fail_over with the member that was
+ * asked, |waited_ms| and |cause|. @thread io */
 void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
                             const el_error *cause);
 

@@ -49,8 +49,8 @@ static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
                                err);
 }
 
-/* Gives our key another name, because user data has its name. The key was not put, so the failure is
- * definite, and the request is soon repeated. */
+/* Gives our key another name, because user data has its name. The key was not put, so the failure
+ * is definite, and the request is soon repeated. */
 static void change_name(el_entry_driver *driver, el_entry_answer *seen) {
   driver->slot = driver->session->entry_events->pick_slot(driver);
   el_keys_set_slot(&driver->keys, driver->slot);
@@ -309,9 +309,8 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
       el_session_driver_signal(driver->session->driver, driver->keys.lease,
                                EL_SESSION_ON_CONFIRM);
       return;
-    case EL_ENTRY_REPORT_PROOF:
-      el_session_driver_add_proof(driver->session->driver, action->sent_ms,
-                                  action->term, action->rev);
+    case EL_ENTRY_REPORT_SIGHT:
+      el_session_driver_add_sight(driver->session->driver, &action->sight);
       return;
     default:
       driver->session->entry_events->reported(driver, action);

@@ -30,8 +30,8 @@ struct el_session_driver {
   el_error last_error;
   el_timer timer;
   el_keepalive *keepalive;
-  /* The listed keys. A lease check reads the first one whose put has been answered, if there is one.
-   * The key that was read moves to the end. */
+  /* The listed keys. A lease check reads the first one whose put has been answered, if there is
+   * one. The key that was read moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys, n_held;
   /* leases that are revoked in the background */
@@ -64,7 +64,9 @@ static el_session_event event_of(int kind, const el_lease_answer *answer) {
                                 el_outcome_of(&answer->err, answer->sent_ms),
                             .id = answer->id,
                             .ttl_ms = answer->ttl_ms,
-                            .term = answer->term};
+                            .member = answer->member_id,
+                            .term = answer->term,
+                            .rev = answer->rev};
   event.kind = kind;
   return event;
 }
@@ -206,8 +208,8 @@ typedef struct lease_check {
 static const el_entry_action READ_CHECK = {.kind = EL_ENTRY_SEND_REQUEST,
                                            .request = EL_REQUEST_READ};
 
-/* find_checked returns the listed key that |check| has read, with create_revision |rev|. NULL: it is
- * not listed any more. */
+/* find_checked returns the listed key that |check| has read, with create_revision |rev|. NULL: it
+ * is not listed any more. */
 static el_checked_key *find_checked(const lease_check *check, int64_t rev) {
   el_checked_key *key;
   TAILQ_FOREACH(key, &check->driver->keys, link) {
@@ -220,6 +222,7 @@ static el_checked_key *find_checked(const lease_check *check, int64_t rev) {
 
 static void end_check(const lease_check *check, el_txn_answer *answer) {
   el_session_event event = {.kind = EL_SESSION_ON_READ_ANSWER,
+                            .member = answer->member_id,
                             .term = answer->term,
                             .rev = answer->rev};
   el_entry_answer seen;
@@ -269,8 +272,8 @@ static void send_check(el_session_driver *driver, const el_checked_key *key) {
   el_request_queue_send(driver->shared->requests, &check->request, &built.txn);
 }
 
-/* Returns the listed key to read: a key whose put is in flight only if there is no other. NULL: no key
- * is listed. */
+/* Returns the listed key to read: a key whose put is in flight only if there is no other. NULL: no
+ * key is listed. */
 static el_checked_key *next_checked(const el_session_driver *driver) {
   el_checked_key *key;
   TAILQ_FOREACH(key, &driver->keys, link) {
@@ -300,7 +303,8 @@ static void publish(const el_session_driver *driver) {
   const el_session *session = &driver->session;
   el_shared *shared = driver->shared;
   bool is_alive = session->state == EL_SESSION_ALIVE;
-  int64_t until = session->renewals[0].sent_ms + session->renewals[0].ttl_ms;
+  const el_renewal *last = &session->proof.renewals[0];
+  int64_t until = last->sent_ms + last->ttl_ms;
   atomic_store(&shared->lease, is_alive ? session->id : 0);
   atomic_store(&shared->due_ms, session->wake_at);
   atomic_store(&shared->alive_until_ms, is_alive ? until : 0);
@@ -409,13 +413,10 @@ void el_session_driver_abandon(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_ON_ABANDON);
 }
 
-void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
-                                 uint64_t term, int64_t rev) {
-  el_session_event proof = {.kind = EL_SESSION_ON_PROOF,
-                            .outcome.sent_ms = sent_ms,
-                            .term = term,
-                            .rev = rev};
-  step(driver, &proof);
+void el_session_driver_add_sight(el_session_driver *driver,
+                                 const el_sight *sight) {
+  el_session_event event = {.kind = EL_SESSION_ON_SIGHT, .sight = *sight};
+  step(driver, &event);
 }
 
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
@@ -434,7 +435,7 @@ void el_session_driver_signal(el_session_driver *driver, int64_t lease,
 }
 
 int64_t el_session_driver_renewal_sent_ms(const el_session_driver *driver) {
-  return driver->session.renewals[0].sent_ms;
+  return driver->session.proof.renewals[0].sent_ms;
 }
 
 void el_session_driver_set_unused(el_session_driver *driver) {

@@ -44,8 +44,8 @@ struct el_checked_key {
   TAILQ_ENTRY(el_checked_key) link;
 };
 
-/* el_client_session is the session of a client, with what its driver and its entries use. Everything
- * in it outlives them. Only the I/O thread uses it. */
+/* el_client_session is the session of a client, with what its driver and its entries use.
+ * Everything in it outlives them. Only the I/O thread uses it. */
 typedef struct el_client_session el_client_session;
 struct el_client_session {
   /* set before el_session_driver_init */
@@ -53,8 +53,8 @@ struct el_client_session {
   el_watch_cache *watch_cache;
   int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
   int64_t lock_delay_ms; /* 0: none */
-  /* key_checked is called when a lease check has found the listed |key|, or not. |is_detached|: it has
-   * found the key attached to another lease or to none. */
+  /* key_checked is called when a lease check has found the listed |key|, or not. |is_detached|: it
+   * has found the key attached to another lease or to none. */
   void (*key_checked)(el_checked_key *key, bool is_found, bool is_detached);
   /* found_key is called for each key that an audit finds attached to |lease|, the lease of the
    * session. */
@@ -168,11 +168,10 @@ void el_session_driver_set_unused(el_session_driver *driver);
  * that number has changed. @thread io */
 void el_session_driver_update_holds(el_session_driver *driver);
 
-/* el_session_driver_add_proof tells the session that a quorum of etcd saw one of its keys, which
- * may prove the lease. The request that saw the key was sent at |sent_ms| and answered in raft term
- * |term|, at revision |rev| of the store. @thread io */
-void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
-                                 uint64_t term, int64_t rev);
+/* el_session_driver_add_sight tells the session that a quorum of etcd saw one of its keys, which
+ * may prove the lease. @thread io */
+void el_session_driver_add_sight(el_session_driver *driver,
+                                 const el_sight *sight);
 
 /* el_session_driver_lease_gone tells the session that its lease does not exist: etcd has answered a
  * put with |lease| by |err|. If |lease| is the lease of an earlier session, the function does

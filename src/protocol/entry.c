@@ -126,10 +126,14 @@ static void retry_later(el_entry *entry, const el_entry_answer *answer,
 /* Takes the next step of a release: it deletes our key if the create_revision of the key is known.
  * No request may be in flight, because etcd may apply a delete before an enqueue that was sent
  * earlier, and the key would stay in the queue. The delete is guarded by the create_revision, so
- * that it cannot delete a later key of ours, however late it is applied. */
+ * that it cannot delete a later key of ours, however late it is applied. If the session has ended,
+ * there is no later key, and no audit will find one that is put late. Then a delete that
+ * is guarded by our lease follows a put of unknown outcome: etcd decides it after the put, if it
+ * decides the put at all. */
 static void release_next(el_entry *entry, el_entry_actions *out) {
+  bool may_exist = entry->has_session_ended && entry->has_request_in_doubt;
   entry->wake_at = 0;
-  if (entry->rev != 0) {
+  if (entry->rev != 0 || may_exist) {
     entry->state = EL_ENTRY_RELEASING;
     send(entry, out, EL_REQUEST_DELETE)->guard_rev = entry->rev;
   } else {
@@ -227,12 +231,13 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_answer *answer,
   entry->wake_at = now_ms + FIRST_READ_MS;
 }
 
-/* Reports |answer|, to a request in which a quorum has seen our key, as a proof. */
-static void report_proof(const el_entry_answer *answer, el_entry_actions *out) {
-  el_entry_action *proof = push(out, EL_ENTRY_REPORT_PROOF);
-  proof->sent_ms = answer->outcome.sent_ms;
-  proof->term = answer->term;
-  proof->rev = answer->rev;
+/* Reports |answer|, to a request in which a quorum has seen our key. */
+static void report_sight(const el_entry_answer *answer, el_entry_actions *out) {
+  push(out, EL_ENTRY_REPORT_SIGHT)->sight =
+      (el_sight){.sent_ms = answer->outcome.sent_ms,
+                 .member = answer->member,
+                 .term = answer->term,
+                 .rev = answer->rev};
 }
 
 /* |answer| shows our key and no older key that blocks it. The lock is granted when the session has
@@ -246,7 +251,7 @@ static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
   entry->watch_rev = answer->rev;
   entry->failures = 0;
   entry->wake_at = 0;
-  if (!answer->is_serializable) report_proof(answer, out);
+  if (!answer->is_serializable) report_sight(answer, out);
 }
 
 /* Handles the failure of an enqueue or a try, whose outcome may be unknown. A repeat is harmless,
@@ -257,11 +262,7 @@ static void on_put_failed(el_entry *entry, const el_entry_answer *answer,
   if (!answer->outcome.is_definite) {
     push(out, EL_ENTRY_REPORT_PUT_IN_DOUBT);
   }
-  if (!answer->outcome.is_definite && entry->has_session_ended) {
-    /* no lease audit of the session will find the key */
-    entry->state = EL_ENTRY_AUDITING;
-    send_read(entry, out, false);
-  } else if (!entry->is_wanted) {
+  if (!entry->is_wanted) {
     release_next(entry, out);
   } else if (answer->outcome.is_retriable) {
     retry_later(entry, answer, now_ms);
@@ -281,7 +282,7 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_answer *answer,
     entry->predecessor = (el_queue_key){0};
     send_walk(entry, out, EL_REQUEST_READ, &answer->walk);
   } else if (answer->predecessor.rev != 0) {
-    report_proof(answer, out);
+    report_sight(answer, out);
     wait_for_predecessor(entry, answer, now_ms, out);
   } else {
     on_first_in_queue(entry, answer, now_ms, out);

@@ -126,8 +126,9 @@ typedef enum el_entry_signal {
 typedef struct el_entry_answer {
   /* how the request ended; the other fields are set only if outcome.is_done */
   el_outcome outcome;
-  uint64_t term; /* raft term */
-  int64_t rev;   /* revision */
+  uint64_t member; /* ID of the member that has answered */
+  uint64_t term;   /* raft term */
+  int64_t rev;     /* revision */
   /* the store's revision in the latest proof of our lease, if that proof is fresh
    * (EL_SESSION_FRESH_PROOF_MS); else 0 */
   int64_t proven_rev;
@@ -170,10 +171,8 @@ typedef struct el_entry_action {
     /* watch |key|, and no other key any more; key.rev 0: watch our key; key.lease 0: watch all keys
      * of the mode key.mode */
     EL_ENTRY_START_WATCH,
-    EL_ENTRY_STOP_WATCH, /* watch no key */
-    /* tell the session that a quorum saw our key at |sent_ms| or later, in raft term |term|, at
-     * revision |rev| */
-    EL_ENTRY_REPORT_PROOF,
+    EL_ENTRY_STOP_WATCH,   /* watch no key */
+    EL_ENTRY_REPORT_SIGHT, /* tell the session of |sight| */
     /* the caller holds the lock; key.rev is the token */
     EL_ENTRY_REPORT_GRANTED,
     /* the wait, or the release, has failed; the last error tells why */
@@ -201,15 +200,14 @@ typedef struct el_entry_action {
   /* try: put our key only if all keys that may conflict have a create_revision below this */
   int64_t bound_rev;
   bool is_audit; /* read: for a key that an audit has found */
-  /* delete: delete only the key with this create_revision */
+  /* delete: delete only the key with this create_revision; 0: only if it is attached to our lease
+   */
   int64_t guard_rev;
   /* start watch: what to watch; granted: |rev| is the token; read: see |reads_holder| */
   el_queue_key key;
-  int64_t sent_ms; /* proof: when the request was sent (el_now_ms) */
-  uint64_t term;   /* proof: raft term of the answer */
-  int64_t rev;     /* proof: the store's revision */
-  el_loss loss;    /* lost: why */
-  bool is_found;   /* released */
+  el_sight sight; /* of our key, by a quorum */
+  el_loss loss;   /* lost: why */
+  bool is_found;  /* released */
 } el_entry_action;
 
 enum { EL_ENTRY_ACTIONS_MAX = 8 };

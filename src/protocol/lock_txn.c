@@ -222,18 +222,32 @@ static size_t list_markers(const el_keys *keys, int64_t rev,
   return 2;
 }
 
-/* Deletes our keys, and their markers, if all our keys have the create_revision |guard|. If one of
- * them is gone, the else branch deletes our other keys and the markers, because no later request
- * would. These keys cannot belong to another hold: a marker's name contains the create_revision,
- * and the slot of a multi-lock is not used again while this request may be applied later (slot_set
- * in lock/local_queue_driver.c). The transaction reads our keys before it deletes them: if one was
- * not attached to our lease, the hold had been lost. */
+/* Fills |compares|, which hold if all our keys have the create_revision |guard|; 0: if they are
+ * attached to our lease, whatever create_revision they have. Returns the number of our keys. */
+static size_t compare_guard(const el_keys *keys, int64_t guard,
+                            el_compare *compares) {
+  size_t n = 0;
+  if (guard != 0) return compare_own(keys, guard, compares);
+  for (; keys != NULL; keys = keys->next) {
+    compares[n++] = (el_compare){
+        .test = EL_LEASE_IS, .key = el_keys_own(keys), .rev = keys->lease};
+  }
+  return n;
+}
+
+/* Deletes our keys, and their markers, if they meet |guard|. If one of them is gone, the else
+ * branch deletes our other keys and the markers, because no later request would. These keys cannot
+ * belong to another hold: a marker's name contains the create_revision, and the slot of a
+ * multi-lock is not used again while this request may be applied later (slot_set in
+ * lock/local_queue_driver.c). The transaction reads our keys before it deletes them: if one was not
+ * attached to our lease, the hold had been lost. */
 static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
   EL_UNINITIALIZED el_key_range markers[EL_CONFLICT_RANGES_MAX];
-  size_t n_markers = list_markers(keys, guard, markers, to->text);
+  size_t n_markers =
+      guard != 0 ? list_markers(keys, guard, markers, to->text) : 0;
   size_t n_own = read_own(keys, to->then), n_then = n_own, n = 0;
   n_then += delete_own(keys, to->then + n_own);
-  compare_own(keys, guard, to->compares);
+  compare_guard(keys, guard, to->compares);
   if (n_own > 1) {
     n = read_own(keys, to->otherwise);
     n += delete_own(keys, to->otherwise + n);
@@ -279,7 +293,7 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * --------------------  ---------------------------  ---------------------------------------------
  * header, revision      the token, order of answers  the answer cannot be read (etcd/kv.c)
  * cluster_id            another cluster's answer     the answer cannot be read
- * raft_term             a proof of a lease           the answer cannot be read
+ * member_id, raft_term  a proof of a lease           the answer cannot be read
  * succeeded             which branch was run         the results do not fit (etcd/kv.c): the answer
  *                                                    cannot be read. Same results in both branches:
  *                                                    the release of a multi-lock reports a loss, a
@@ -309,7 +323,8 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  *                                                    queue
  * watch header          missed events                the queue is read, or the watch starts again
  * keepalive: TTL        whether the lease is alive   the lease has ended
- * keepalive: raft_term  a proof of the lease         no proof
+ * keepalive: member_id, a proof of the lease         no proof
+ *   raft_term
  *
  * A list of older keys that lacks keys, but not our own, is not noticed. */
 
@@ -742,6 +757,7 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
   }
   *seen =
       (el_entry_answer){.outcome = el_outcome_of(&answer->err, answer->sent_ms),
+                        .member = answer->member_id,
                         .term = answer->term,
                         .rev = answer->rev,
                         .is_batched = answer->is_batched,

@@ -26,10 +26,11 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   ANSWER_TIMES = 4,
-  /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The first proof
-   * counts only if the hold deadline is at least this many answers away, or a part of the TTL: TTL/2
-   * for the proof of the grant, TTL/3 within EARLY_TTLS, and TTL/4 later. A disk may be busy for a
-   * while only, and it is better to wait; but if answers stay slow, the lock must come, too. */
+  /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The first
+   * proof counts only if the hold deadline is at least this many answers away, or a part of the
+   * TTL: TTL/2 for the proof of the grant, TTL/3 within EARLY_TTLS, and TTL/4 later. A disk may be
+   * busy for a while only, and it is better to wait; but if answers stay slow, the lock must come,
+   * too. */
   PROOF_ROUND_TRIPS = 2,
   GRANT_PROOF_DIVISOR = 2,
   EARLY_PROOF_DIVISOR = 3,
@@ -42,12 +43,7 @@ enum {
    * soon, so the first audits follow each other quickly. For the rest, the audits go on every few
    * seconds. */
   AUDIT_FIRST_MS = 500,
-  AUDIT_MAX_MS = 8000,
-  /* The margin covers clocks that run at different rates: by up to 10 %, and by more than 1 % even
-   * for the longest TTL, 300 s. */
-  MARGIN_DIVISOR = 10,
-  MARGIN_MIN_MS = 200,
-  MARGIN_MAX_MS = 4000
+  AUDIT_MAX_MS = 8000
 };
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
@@ -74,9 +70,9 @@ bool el_session_is_proven(const el_session *session, int64_t now_ms) {
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
   bool is_fresh =
       session->state == EL_SESSION_ALIVE &&
-      now_ms < session->seen.sent_ms + EL_SESSION_FRESH_PROOF_MS &&
+      now_ms < session->proof.seen.sent_ms + EL_SESSION_FRESH_PROOF_MS &&
       now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
-  return is_fresh ? session->seen.rev : 0;
+  return is_fresh ? session->proof.seen.rev : 0;
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -88,14 +84,6 @@ static el_session_action *push(el_session_actions *out, int kind) {
 }
 
 /* ---- the hold deadline ---- */
-
-/* Returns the time until which holds are valid if |renewal| is proven. The margin covers different
- * clock rates, and the time between a check by the caller and its use of the lock. */
-static int64_t deadline_of(const el_renewal *renewal) {
-  int64_t margin =
-      clamp(renewal->ttl_ms / MARGIN_DIVISOR, MARGIN_MIN_MS, MARGIN_MAX_MS);
-  return renewal->sent_ms + renewal->ttl_ms - margin;
-}
 
 /* Records that all holds are lost from now on. A holder may not know this yet, and its last writes
  * may be in flight. So the keys stay for the lock delay. */
@@ -127,17 +115,14 @@ static void check_expiry(el_session *session, int64_t now_ms,
   }
 }
 
-/* Returns the earliest time at which a request that proves |renewal| was sent: see session.h. */
-static int64_t earliest_proof_ms(const el_session *session,
-                                 const el_renewal *renewal, int64_t now_ms) {
-  return now_ms < session->alive_until ? renewal->sent_ms
-                                       : renewal->answered_ms;
+/* Returns the latest renewal of the lease; the grant is the first. */
+static const el_renewal *last_renewal(const el_session *session) {
+  return &session->proof.renewals[0];
 }
 
 /* Tells whether the latest renewal needs another read: no read sent so far can prove it. */
 static bool needs_read(const el_session *session, int64_t now_ms) {
-  return session->read_ms <
-         earliest_proof_ms(session, &session->renewals[0], now_ms);
+  return el_lease_proof_needs_sight(&session->proof, session->read_ms, now_ms);
 }
 
 /* Tells whether no read was sent with the last keepalive, which is in flight. */
@@ -146,22 +131,9 @@ static bool is_unread(const el_session *session) {
          session->read_ms < session->keepalives_ms[session->keepalives - 1];
 }
 
-/* Returns the latest renewal that |proof| proves. NULL: it proves none. */
-static const el_renewal *proven_by(const el_session *session,
-                                   const el_sighting *proof, int64_t now_ms) {
-  for (int i = 0; i < EL_SESSION_IN_FLIGHT_MAX; i++) {
-    const el_renewal *renewal = &session->renewals[i];
-    if (renewal->answered_ms != 0 && proof->term == renewal->term &&
-        proof->sent_ms >= earliest_proof_ms(session, renewal, now_ms)) {
-      return renewal;
-    }
-  }
-  return NULL;
-}
-
 /* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
- * little time for the next proof would be lost at once, on a slow network or disk. The cap is higher
- * for the grant, because the grant was sent before the client had connected. */
+ * little time for the next proof would be lost at once, on a slow network or disk. The cap is
+ * higher for the grant, because the grant was sent before the client had connected. */
 static int64_t least_ms(const el_session *session, const el_renewal *renewal,
                         int64_t now_ms) {
   bool is_early = now_ms < session->granted_ms + EARLY_TTLS * session->ttl_ms;
@@ -173,42 +145,36 @@ static int64_t least_ms(const el_session *session, const el_renewal *renewal,
                session->ttl_ms / divisor);
 }
 
-static void extend(el_session *session, const el_renewal *renewal,
-                   int64_t now_ms) {
-  int64_t deadline = deadline_of(renewal);
-  if (deadline > session->alive_until) session->alive_until = deadline;
-  if (deadline > session->hold_deadline &&
-      deadline > now_ms + least_ms(session, renewal, now_ms)) {
-    session->hold_deadline = deadline;
-  }
-}
-
 /* Has the next keepalive sent early, because the answers for the last one do not prove it, normally
  * because their raft terms differ: the lease can be proven only after the new leader has renewed
  * it. */
 static void renew_early(el_session *session, int64_t now_ms) {
-  int64_t soonest = session->renewals[0].sent_ms + REPROVE_MS;
+  int64_t soonest = last_renewal(session)->sent_ms + REPROVE_MS;
   if (session->keepalives > 0 || session->renew_at <= soonest) return;
   session->renew_at = soonest > now_ms ? soonest : now_ms;
 }
 
-/* Applies |proof|. Returns the latest renewal that it proves, or NULL. It tries again after each success:
- * a proven renewal extends |alive_until|, and then the same proof may count for a later one, too. */
-static const el_renewal *prove(el_session *session, const el_sighting *proof,
+/* Applies |sight|, and begins or extends the holds. Returns the latest renewal that it proves;
+ * NULL: none. */
+static const el_renewal *prove(el_session *session, const el_sight *sight,
                                int64_t now_ms) {
-  const el_renewal *proven = NULL, *next;
-  while ((next = proven_by(session, proof, now_ms)) != proven) {
-    proven = next;
-    extend(session, proven, now_ms);
+  const el_renewal *proven =
+      el_lease_proof_add_sight(&session->proof, sight, now_ms);
+  int64_t end = session->proof.alive_until;
+  if (proven != NULL && end > session->hold_deadline &&
+      end > now_ms + least_ms(session, proven, now_ms)) {
+    session->hold_deadline = end;
   }
   return proven;
 }
 
-static void on_proof(el_session *session, const el_session_event *event,
+static void on_sight(el_session *session, const el_sight *sight,
                      int64_t now_ms) {
-  el_sighting proof = {event->outcome.sent_ms, event->term, event->rev};
-  if (proof.sent_ms > session->seen.sent_ms) session->seen = proof;
-  if (prove(session, &proof, now_ms) == NULL) renew_early(session, now_ms);
+  const el_renewal *proven = prove(session, sight, now_ms);
+  const el_renewal *last = last_renewal(session);
+  if (proven == NULL || (proven != last && sight->sent_ms >= last->sent_ms)) {
+    renew_early(session, now_ms);
+  }
 }
 
 static void read_key(el_session *session, int64_t now_ms,
@@ -237,7 +203,11 @@ static void on_read_answer(el_session *session, const el_session_event *event,
     return;
   }
   session->read_failures = 0;
-  if (event->is_found) on_proof(session, event, now_ms);
+  if (event->is_found) {
+    el_sight sight = {event->outcome.sent_ms, event->member, event->term,
+                      event->rev};
+    on_sight(session, &sight, now_ms);
+  }
   /* If this key is gone, the lease may be alive: read another key. */
   if (event->is_gone || needs_read(session, now_ms) || is_unread(session))
     read_key(session, now_ms, out);
@@ -257,9 +227,9 @@ static void end_session(el_session *session, el_session_end end,
  * may have given that answer.) The end is early if the TTL in the latest answer is not over. */
 static void lose_lease(el_session *session, int64_t now_ms,
                        el_session_actions *out) {
-  bool is_early = now_ms < session->renewals[0].sent_ms +
-                               session->renewals[0].ttl_ms +
-                               session->lock_delay_ms;
+  const el_renewal *last = last_renewal(session);
+  bool is_early =
+      now_ms < last->sent_ms + last->ttl_ms + session->lock_delay_ms;
   end_session(session, is_early ? EL_SESSION_END_EARLY : EL_SESSION_END_EXPIRED,
               out);
 }
@@ -281,23 +251,19 @@ static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
                      ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
 }
 
-/* Inserts an answered keepalive, or the grant, into the list of the last ones. The TTL in |event| is
- * never less than requested: etcd/lease.c refuses such an answer. */
+/* Inserts an answered keepalive, or the grant, into the list of the last ones. The TTL in |event|
+ * is never less than requested: etcd/lease.c refuses such an answer. */
 static void record_renewal(el_session *session, const el_session_event *event,
                            int64_t now_ms) {
-  const el_renewal *latest = &session->renewals[0];
+  const el_renewal *latest = last_renewal(session);
   el_renewal renewal = {.sent_ms = event->outcome.sent_ms,
                         .answered_ms = now_ms,
                         .ttl_ms = event->ttl_ms - session->lock_delay_ms,
-                        .term = event->term};
-  for (int i = 0; i < EL_SESSION_IN_FLIGHT_MAX; i++) {
-    el_renewal *at = &session->renewals[i];
-    if (renewal.sent_ms > at->sent_ms) {
-      el_renewal earlier = *at;
-      *at = renewal;
-      renewal = earlier;
-    }
-  }
+                        .member = event->member,
+                        .term = event->term,
+                        .rev = event->rev,
+                        .is_grant = session->id == 0};
+  el_lease_proof_add_renewal(&session->proof, &renewal);
   session->failures = 0;
   session->unanswered = 0;
   if (session->keepalives == 0) {
@@ -334,12 +300,10 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
   if (event->outcome.is_done) {
     session->state = EL_SESSION_ALIVE;
-    session->id = event->id;
     record_renewal(session, event, now_ms);
-    session->renewals[0].is_grant = true;
+    session->id = event->id;
     session->granted_ms = now_ms;
-    session->ttl_ms = session->renewals[0].ttl_ms;
-    session->alive_until = deadline_of(&session->renewals[0]);
+    session->ttl_ms = last_renewal(session)->ttl_ms;
     /* before the first enqueue, which then proves this keepalive: the grant was slow */
     if (now_ms >= session->renew_at) send_keepalive(session, now_ms, out);
     push(out, EL_SESSION_REPORT_READY);
@@ -358,8 +322,8 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight: the earlier ones
- * need no answer any more. If one comes, a read in flight may still prove it. */
+/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight: the earlier
+ * ones need no answer any more. If one comes, a read in flight may still prove it. */
 static void end_keepalives(el_session *session, int64_t sent_ms) {
   int n = 0;
   while (n < session->keepalives && session->keepalives_ms[n] <= sent_ms)
@@ -382,7 +346,9 @@ static void on_keepalive_answer(el_session *session,
     abandon(session, now_ms, out);
   } else {
     record_renewal(session, event, now_ms);
-    if (prove(session, &session->seen, now_ms) == &session->renewals[0]) return;
+    if (prove(session, &session->proof.seen, now_ms) == last_renewal(session)) {
+      return;
+    }
     if (needs_read(session, now_ms)) {
       read_key(session, now_ms, out);
     } else if (session->listed > 0 && session->reads == 0 &&
@@ -444,8 +410,8 @@ static void on_unused(el_session *session, int64_t now_ms,
 
 /* ---- time ---- */
 
-/* The next keepalive is sent although earlier ones are unanswered. Otherwise slow answers would delay
- * it until the hold ends. */
+/* The next keepalive is sent although earlier ones are unanswered. Otherwise slow answers would
+ * delay it until the hold ends. */
 static bool may_renew(const el_session *session) {
   return session->keepalives < EL_SESSION_IN_FLIGHT_MAX;
 }
@@ -564,8 +530,10 @@ void el_session_step(el_session *session, const el_session_event *event,
       if (session->state == EL_SESSION_ALIVE)
         on_read_answer(session, event, now_ms, out);
       break;
-    case EL_SESSION_ON_PROOF:
-      if (session->state == EL_SESSION_ALIVE) on_proof(session, event, now_ms);
+    case EL_SESSION_ON_SIGHT:
+      if (session->state == EL_SESSION_ALIVE) {
+        on_sight(session, &event->sight, now_ms);
+      }
       break;
     case EL_SESSION_ON_LEASE_GONE:
       if (session->state == EL_SESSION_ALIVE) lose_lease(session, now_ms, out);

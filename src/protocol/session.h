@@ -5,27 +5,16 @@
  *                                       |
  *                                       +-close-> REVOKING -> ENDED
  *
- * Hold deadline. The holds of a session are valid until |hold_deadline|: the time at which the last
- * *proven* keepalive was sent, plus the TTL in its answer, minus a margin. The answer to a
- * keepalive alone proves nothing: in etcd before 3.4.31 and 3.5.13, a paused leader still answers
- * keepalives after it was deposed and the lease has expired (etcd issue 15247).
- *
- * A keepalive is proven by a linearizable read, or a write, that finds a key of the lease, and is
- * answered in the same raft term:
- * - As long as the last proof, or the grant, which a quorum has decided, shows that the lease cannot
- *   have expired, the request need only be sent after the keepalive was sent. If the leader was
- *   deposed before it renewed the lease, its successor was elected after that time, and gave each
- *   lease its whole TTL (lessor.go, Promote). That is not so for a lease of more than 5 minutes if
- *   etcd's lease checkpoints are on.
- * - Later, the request must be sent after the keepalive's answer. It shows that the leader that
- *   renewed the lease was still the leader then.
- * If the terms differ, the session renews the lease again.
+ * Hold deadline. The holds of a session are valid until |hold_deadline|: the end of the last
+ * renewal of the lease that is proven (lease_proof.h). If the answers to a keepalive and to the
+ * read that was sent with it do not prove it, for example because their raft terms differ, the
+ * session renews the lease again.
  *
  * So every TTL/3 a session sends one keepalive and, while keys are held or may become so, one
- * linearizable read of one of them, both at once. If the TTL is under 6 s, it sends them more often, so
- * that a hold outlives an election. If an answer takes TTL/10 or longer, it sends them every TTL/10, so
- * that a hold outlives lost packets and a slow disk. They are sent on time although earlier ones are
- * unanswered. The requests of each acquisition are such proofs, too.
+ * linearizable read of one of them, both at once. If the TTL is under 6 s, it sends them more
+ * often, so that a hold outlives an election. If an answer takes TTL/10 or longer, it sends them
+ * every TTL/10, so that a hold outlives lost packets and a slow disk. They are sent on time
+ * although earlier ones are unanswered. The requests of each acquisition are such proofs, too.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
@@ -49,6 +38,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "protocol/lease_proof.h"
 
 /* el_session_state is the state of a session: see the diagram above. */
 typedef enum el_session_state {
@@ -69,7 +59,7 @@ typedef struct el_session_event {
     EL_SESSION_ON_KEEPALIVE_ANSWER,
     EL_SESSION_ON_READ_ANSWER, /* READ_KEY was answered, or has failed */
     /* a quorum saw one of our keys in another request */
-    EL_SESSION_ON_PROOF,
+    EL_SESSION_ON_SIGHT,
     /* etcd rejected a put, because the lease does not exist */
     EL_SESSION_ON_LEASE_GONE,
     /* |listed| keys are held or may become so, and |held| are held */
@@ -89,13 +79,15 @@ typedef struct el_session_event {
     EL_SESSION_ON_CONFIRM,
     EL_SESSION_ON_TIMER /* |wake_at| has come */
   } kind;
-  /* answers: how the request ended; proof: only sent_ms is set */
+  /* answers: how the request ended */
   el_outcome outcome;
   int64_t id; /* grant, revoke answer: lease ID */
   /* grant, keepalive answer: TTL of the lease, with the lock delay; 0: the lease is gone */
   int64_t ttl_ms;
-  uint64_t term; /* answers, proof: raft term */
-  int64_t rev;   /* read answer, proof: the store's revision */
+  uint64_t member; /* answers: ID of the member that has answered */
+  uint64_t term;   /* answers: raft term */
+  int64_t rev;     /* answers: the store's revision */
+  el_sight sight;  /* proof */
   /* read answer: the key exists and is attached to our lease */
   bool is_found;
   /* read answer: the key does not exist any more, or is not attached to our lease */
@@ -138,22 +130,6 @@ typedef struct el_session_actions {
   el_session_action list[EL_SESSION_ACTIONS_MAX];
 } el_session_actions;
 
-/* el_sighting is an answer of a quorum that has shown a key of the lease. */
-typedef struct el_sighting {
-  int64_t sent_ms; /* el_now_ms when the request was sent */
-  uint64_t term;   /* raft term of the answer */
-  int64_t rev;     /* the store's revision */
-} el_sighting;
-
-/* el_renewal is one answered keepalive. The grant counts as the first. Times are el_now_ms. */
-typedef struct el_renewal {
-  int64_t sent_ms;
-  int64_t answered_ms; /* 0: there was no such keepalive */
-  int64_t ttl_ms;      /* TTL in the answer, without the lock delay */
-  uint64_t term;       /* raft term of the answer */
-  bool is_grant;       /* the renewal is the grant of the lease */
-} el_renewal;
-
 /* el_session_end is how a session has ended. */
 typedef enum el_session_end {
   EL_SESSION_END_EXPIRED, /* the lease is gone, after its TTL */
@@ -167,13 +143,13 @@ typedef enum el_session_end {
 } el_session_end;
 
 enum {
-  /* the largest number of keepalives in flight, and of reads: one every TTL/10 for one TTL */
-  EL_SESSION_IN_FLIGHT_MAX = 10
+  /* the largest number of keepalives in flight, and of reads */
+  EL_SESSION_IN_FLIGHT_MAX = EL_RENEWALS_MAX
 };
 
-/* EL_SESSION_FRESH_PROOF_MS is how long a sight of a key counts as fresh, for el_session_proven_rev and
- * for an entry that awaits its proof. Afterwards the key is read again before a grant, because an
- * admin may have deleted it. */
+/* EL_SESSION_FRESH_PROOF_MS is how long a sight of a key counts as fresh, for el_session_proven_rev
+ * and for an entry that awaits its proof. Afterwards the key is read again before a grant, because
+ * an admin may have deleted it. */
 enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
 
 /* el_session is the state machine of one session. Times are el_now_ms. */
@@ -191,14 +167,10 @@ typedef struct el_session {
   int64_t ttl_ms;     /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
-  /* no leader lets the lease expire before this (see above); never earlier than |hold_deadline| */
-  int64_t alive_until;
-  el_sighting seen; /* the one whose request was sent last */
-  int64_t wake_at;  /* when to give ON_TIMER; 0: never */
+  el_lease_proof proof;
+  int64_t wake_at; /* when to give ON_TIMER; 0: never */
 
   int64_t answer_ms; /* how long an answer takes now; set by the caller */
-  /* The last answered keepalives, the latest first. A read in flight may prove any of them. */
-  el_renewal renewals[EL_SESSION_IN_FLIGHT_MAX];
   /* when the keepalives in flight were sent, the oldest first */
   int64_t keepalives_ms[EL_SESSION_IN_FLIGHT_MAX];
   int keepalives; /* in flight */
@@ -247,9 +219,10 @@ void el_session_step(el_session *session, const el_session_event *event,
 /* el_session_is_proven tells whether holds on the lease are proven at |now_ms|. @thread any */
 bool el_session_is_proven(const el_session *session, int64_t now_ms);
 
-/* el_session_proven_rev returns the store's revision in the answer that has shown a key of the lease
- * last; 0: that answer is not fresh at |now_ms|, or the hold deadline is near. A serializable read of this revision or a later one is enough to grant a
- * waiter; otherwise the grant takes a linearizable read. @thread any */
+/* el_session_proven_rev returns the store's revision in the answer that has shown a key of the
+ * lease last; 0: that answer is not fresh at |now_ms|, or the hold deadline is near. A serializable
+ * read of this revision or a later one is enough to grant a waiter; otherwise the grant takes a
+ * linearizable read. @thread any */
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 
 #endif

@@ -1,0 +1,61 @@
+-- Known mutants: bugs that etcdlock has had, or that would break a safety rule. Each is a small
+-- patch, and names what must notice it.
+--
+--   name    the bug
+--   file    the file that is patched
+--   from    text that occurs once in the file
+--   to      the text in its place
+--   model   noticed by the model of the lease, run with these options (spec/model/lease_model.c)
+--   from_schedule   the seed of the first schedule; nil: 1
+return {
+  {
+    name = "a sight of any raft term proves a renewal",
+    file = "src/protocol/lease_proof.c",
+    from = "sight->term == renewal->term &&",
+    to = "true &&",
+    model = "",
+  },
+  {
+    name = "the sight of another member proves a renewal",
+    file = "src/protocol/lease_proof.c",
+    from = "sight->member == renewal->member &&",
+    to = "true &&",
+    model = "versions=vulnerable members=5 snapshots=1 bump=100",
+    from_schedule = 1300000,
+  },
+  {
+    name = "a sight proves a renewal although the member may have got a snapshot",
+    file = "src/protocol/lease_proof.c",
+    from = "sight->rev - renewal->rev < SNAPSHOT_REVS",
+    to = "true",
+    model = "snapshots=1 bump=100",
+  },
+  {
+    name = "a sight that was sent before the keepalive proves it",
+    file = "src/protocol/lease_proof.c",
+    from = "? renewal->sent_ms : renewal->answered_ms;",
+    to = "? INT64_MIN : renewal->answered_ms;",
+    model = "",
+  },
+  {
+    name = "the hold deadline counts from the answer to the keepalive",
+    file = "src/protocol/lease_proof.c",
+    from = "return renewal->sent_ms + renewal->ttl_ms - margin;",
+    to = "return renewal->answered_ms + renewal->ttl_ms - margin;",
+    model = "",
+  },
+  {
+    name = "the hold deadline has no margin",
+    file = "src/protocol/lease_proof.c",
+    from = "return renewal->sent_ms + renewal->ttl_ms - margin;",
+    to = "return renewal->sent_ms + renewal->ttl_ms;",
+    model = "clocks=1",
+  },
+  {
+    name = "a lease that may have expired is proven by a sight sent before the keepalive's answer",
+    file = "src/protocol/lease_proof.c",
+    from = "now_ms < proof->alive_until ? renewal->sent_ms : renewal->answered_ms;",
+    to = "now_ms < 0 && proof == NULL ? 0 : renewal->sent_ms;",
+    model = "",
+  },
+}
