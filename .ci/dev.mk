@@ -65,7 +65,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short asan-short nginx-module sim model fuzz mutants fresh bench-quick cost bench-report networks fleets \
+  test-etcd-short asan-short nginx-module sim model fuzz mutants known-mutants fresh bench-quick cost bench-report networks fleets \
   stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -145,6 +145,9 @@ fuzz: ## feed hostile bytes to each reader, with clang, for SECONDS=60: one for 
 mutants: deps ## change FILES="src/..." in N=20 random places (SEED=1); print what no test notices
 	@$(RUN_ENV) FILES='$(FILES)' SEED='$(SEED)' N='$(N)' LIMIT='$(LIMIT)' \
 	  $(LUA) spec/mutants/run.lua
+
+known-mutants: deps ## try the known mutants (spec/mutants/known.lua): ONLY="src/... 131"
+	@$(RUN_ENV) ONLY='$(ONLY)' $(LUA) spec/mutants/try_known.lua
 
 model: deps ## check the proof of a lease on SCHEDULES=100000 random schedules of a cluster
 	@$(RUN_ENV) CC='$(CC)' SCHEDULES='$(SCHEDULES)' $(LUA) spec/model/run.lua

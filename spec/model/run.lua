@@ -4,6 +4,7 @@
 --   make model SCHEDULES=100000
 
 local known = require "spec.mutants.known"
+local patch = require "spec.mutants.patch"
 local read_file = require "spec.support.harness.read_file"
 local write_file = require "bench.write_file"
 
@@ -35,14 +36,6 @@ local function run(program, options, first)
   local line = text:match "([^\n]*)\n*$"
   assert(line:find "no promise broken" or line:find "breaks the promise", text)
   return status == true or status == 0, line
-end
-
--- Replaces the text |mutant.from|, which must occur once, in the text of the rule.
-local function patch(text, mutant)
-  local first, last = text:find(mutant.from, 1, true)
-  assert(first and not text:find(mutant.from, last + 1, true),
-    ("%s: the text of the known mutant %q must occur once"):format(mutant.file, mutant.name))
-  return text:sub(1, first - 1) .. mutant.to .. text:sub(last + 1)
 end
 
 local passed, failed = 0, 0

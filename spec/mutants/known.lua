@@ -5,6 +5,9 @@
 --   file    the file that is patched
 --   from    text that occurs once in the file
 --   to      the text in its place
+--   regression   the number of the regression whose bug it is; nil: it never was in etcdlock
+--   simulator    true: noticed by the simulator, within |histories| (nil: 2,500)
+--   spec         noticed by this spec
 --   model   noticed by the model of the lease, run with these options (spec/model/lease_model.c)
 --   from_schedule   the seed of the first schedule; nil: 1
 return {

@@ -10,12 +10,10 @@
 local coverage = require "spec.mutants.coverage"
 local operators = require "spec.mutants.operators"
 local read_file = require "spec.support.harness.read_file"
-local uv = require "luv"
-local write_file = require "bench.write_file"
+local tree = require "spec.mutants.tree"
 
-local TREE = "build/mutants/tree"
-local LOG = uv.cwd() .. "/build/mutants/log"
 local LONGEST = 120 -- seconds for one spec file
+local HISTORIES = 5000
 
 local function number_of(name, default)
   local text = os.getenv(name)
@@ -67,12 +65,6 @@ end
 
 -- ---- one mutant -----------------------------------------------------------------------
 
--- Runs |command| in the copy; true if it succeeds.
-local function succeeds(command)
-  local status = os.execute(("cd '%s' && %s >'%s' 2>&1 </dev/null"):format(TREE, command, LOG))
-  return status == true or status == 0
-end
-
 -- Returns the specs to try for |mutant|, and the number of all specs that run its line.
 local function specs_for(mutant, specs)
   local list = {}
@@ -88,40 +80,31 @@ local function specs_for(mutant, specs)
   return list, count
 end
 
-local BUILD = "make --no-print-directory TESTING=1 all nginx-module"
-
 -- Returns the name of the test that notices |mutant|. If no test notices it, returns nil and a text
 -- that says what was tried. If the mutant cannot be built, returns false.
 local function judge(mutant, specs)
   local is_c, tried = mutant.file:find "%.c$", {}
-  if is_c and not succeeds(BUILD) then return false end
-  if is_c and not succeeds "make -q build/simulation/simulation" then
-    if not succeeds "timeout 300 make --no-print-directory sim HISTORIES=5000" then
-      return "the simulator"
-    end
+  if is_c and not tree.build() then return false end
+  if is_c and not tree.succeeds "make -q build/simulation/simulation" then
+    if tree.failing_history(HISTORIES) then return "the simulator" end
     tried[1] = "the simulator"
   end
   local list, count = specs_for(mutant, specs)
   if list[1] then
-    local command = ("LONGEST=%d FAIL_FAST=1 make --no-print-directory TESTING=1 suite SPEC='%s'")
-      :format(LONGEST, table.concat(list, " "))
-    if not succeeds(command) then
-      return (read_file(LOG) or ""):match "%d+/%d+ +%S+ +(%S+): [^\n]-FAILED" or "the suite"
-    end
+    local failing = tree.failing_spec(table.concat(list, " "), LONGEST)
+    if failing then return failing end
     tried[#tried + 1] = ("%d of the %d specs that run the line"):format(#list, count)
   end
   return nil, tried[1] and table.concat(tried, ", ") or "no test runs the line"
 end
 
--- Writes |mutant| into the copy, judges it, and restores the file. Results are those of judge.
+-- Tries |mutant|. Results are those of judge.
 local function try(mutant, specs)
-  local path, original = TREE .. "/" .. mutant.file, assert(read_file(mutant.file))
-  local lines = lines_of(original)
+  local lines = lines_of(assert(read_file(mutant.file)))
   lines[mutant.number] = mutant.text
-  write_file(path, table.concat(lines, "\n") .. "\n")
-  local noticed, tried = judge(mutant, specs)
-  write_file(path, original)
-  return noticed, tried
+  return tree.with(mutant.file, table.concat(lines, "\n") .. "\n", function()
+    return judge(mutant, specs)
+  end)
 end
 
 -- ---- all of them ------------------------------------------------------------------------
@@ -130,10 +113,7 @@ local files = read_files()
 coverage.measure(files)
 local specs = {}
 for _, file in ipairs(files) do specs[file] = coverage.of(file) end
-os.execute(("rm -rf '%s' && mkdir -p '%s'"):format(TREE, TREE))
-os.execute("tar -c --exclude=./build/mutants --exclude='./build/*-gcov' --exclude=./.git ."
-  .. " | tar -x -C " .. TREE)
-assert(succeeds(BUILD) and succeeds "make --no-print-directory sim", "see " .. LOG)
+tree.create()
 
 math.randomseed(SEED)
 local pool, noticed, survived = all_mutants(files), 0, 0

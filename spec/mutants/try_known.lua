@@ -1,0 +1,47 @@
+-- Tries the known mutants (known.lua): each must apply, and be noticed by what it names.
+--
+--   make known-mutants ONLY="src/protocol/entry.c 131"
+--
+-- |ONLY| selects the mutants of these files, or those of these regressions; empty: all.
+
+local known = require "spec.mutants.known"
+local patch = require "spec.mutants.patch"
+local read_file = require "spec.support.harness.read_file"
+local tree = require "spec.mutants.tree"
+
+local LONGEST = 120 -- seconds for one spec file
+local HISTORIES = 2500
+
+local function is_selected(mutant, only)
+  if only == "" then return true end
+  for word in only:gmatch "%S+" do
+    if mutant.file == word or tostring(mutant.regression) == word then return true end
+  end
+  return false
+end
+
+-- Returns what has noticed |mutant|, which is in the copy. If nothing has, returns nil and what was
+-- tried.
+local function judge(mutant)
+  if mutant.file:find "%.[ch]$" and not tree.build() then
+    return nil, "it cannot be built: " .. tree.output()
+  end
+  if mutant.simulator then
+    return tree.failing_history(mutant.histories or HISTORIES), "the simulator"
+  end
+  return tree.failing_spec(mutant.spec, LONGEST), mutant.spec
+end
+
+local noticed, missed = 0, 0
+tree.create()
+for _, mutant in ipairs(known) do
+  if not mutant.model and is_selected(mutant, os.getenv "ONLY" or "") then
+    local text = patch(assert(read_file(mutant.file)), mutant)
+    local by, tried = tree.with(mutant.file, text, function() return judge(mutant) end)
+    noticed, missed = noticed + (by and 1 or 0), missed + (by and 0 or 1)
+    print(("%s  %s (%s)"):format(by and "noticed" or "MISSED ", mutant.name, by or tried))
+    io.stdout:flush()
+  end
+end
+print(("%d passed, %d failed"):format(noticed, missed))
+os.exit(missed == 0)
