@@ -268,6 +268,25 @@ describe("a client with a lock delay", function()
   end)
 end)
 
+-- Regression 245. A client that is closed during the lock delay of a lost hold leaves its lease to
+-- expire. If etcd had put the key of a waiter, but the client had no answer and was about to repeat
+-- the put, it left that key, which blocked others until the lease ended.
+it("close after a lost hold deletes a key whose put has an unknown outcome", function()
+  local server = clients.scripted()
+  local client = connect { endpoints = server:endpoint(), ttl = TTL, lock_delay = 60 }
+  local lock = assert(client:lock "of-lost")
+  server:answer("LeaseKeepAlive", "never", 0, "")
+  assert.equal("expired", lock:wait_lost(30))
+  server:pass()
+  server:answer("Txn", "after", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out")
+  assert(client:lock_async "of-waiter")
+  etcd:await_keys(prefix .. "of-waiter/", 1)
+  client:close()
+  assert.same({}, etcd:keys(prefix .. "of-waiter/"))
+  assert.equal(1, #etcd:keys(prefix .. "of-lost/"))
+  etcd:revoke_all()
+end)
+
 it("a lock call with lock_delay raises an error that names etcdlock.connect", function()
   local _, message = pcall(connect().lock, connect(), "a", { lock_delay = 1 })
   assert.matches("lock_delay.*etcdlock.connect", message)

@@ -61,4 +61,20 @@ return {
     to = "now_ms < 0 && proof == NULL ? 0 : renewal->sent_ms;",
     model = "",
   },
+  {
+    name = "a client that is closed during a lock delay forgets a put of unknown outcome",
+    regression = 245,
+    file = "src/protocol/entry.c",
+    from = "if (entry->rev != 0 || may_exist) {",
+    to = "if (entry->rev != 0 || (may_exist && false)) {",
+    spec = "spec/lock/lock_delay_spec.lua",
+  },
+  {
+    name = "user data with the name of the client's key counts as an answer without leases",
+    regression = 244,
+    file = "src/protocol/lock_txn.c",
+    from = "el_bytes_are_equal(own->kvs[0].value, puts[i].value)",
+    to = "true",
+    spec = "spec/lock/user_data_spec.lua",
+  },
 }

@@ -180,7 +180,7 @@ static void make_mild(void) {
 /* A program that goes on after a stop may close its client at once. */
 static void stop(program *of) {
   program_stop(of, soon(6000));
-  if (world_chance(200)) program_close(of);
+  if (world_chance(history.mood == MOOD_STOPS ? 500 : 200)) program_close(of);
 }
 
 static void cut_path(int at, int id, int64_t until_us) {
@@ -470,6 +470,11 @@ static void draw_program(int id) {
   if (world_chance(100) && history.mood == MOOD_WILD) {
     of->n_endpoints = 1;
     of->endpoints[0] = names[ENDPOINTS_MAX];
+  }
+  if (history.mood == MOOD_STOPS && world_chance(500)) { /* holds are lost */
+    of->ttl_ms = world_random(2, 4) * 1000;
+    of->lock_delay_ms = world_random(1, 10) * 1000;
+    of->lingering = 0;
   }
   if (history.deposes) {
     of->ttl_ms = world_random(2, 6) * 1000;
