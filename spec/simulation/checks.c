@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "costs.h"
 #include "world.h"
 
 enum {
@@ -17,9 +18,11 @@ enum {
   DELETED_MAX = 16,
   DELAYED_MAX = 64,
   LATE_MS = 250, /* by which a call may outlast its timeout */
-  /* By when a free lock is granted without faults, on a network with a round trip of up to 0.25 s:
-   * the first lock of a client takes five round trips if a batch is in flight. */
-  PROMPT_US = 1500 * WORLD_MS,
+  /* By how many round trips a free lock is granted without faults: a batch may be in flight when
+   * the lock becomes free, another when the waiter has seen that. */
+  PROMPT_ROUNDS = 4,
+  CONNECT_ROUNDS = 3,      /* until a client has a lease */
+  TURNS_US = 5 * WORLD_MS, /* what fibers take for their turns */
   LOOK_US = 200 * WORLD_MS,
   HANDOFF_US =
       50 * WORLD_MS + 20 * WORLD_MS, /* and until the last hold is told */
@@ -82,13 +85,14 @@ typedef struct lease_record {
 
 static struct {
   etcd *cluster;
+  checks_options options;
   mood mood;
-  bool is_true;     /* etcd renews no lease that is gone */
-  int64_t login_us; /* how much longer a call may take because clients log in */
-  bool omits_leases; /* an answer may lack the lease of a key */
-  bool is_calm;      /* there are no faults; only watches may be silent */
-  int64_t peace_us;  /* when the last effects of faults are over; 0: unknown */
-  bool is_sabotaged[REVS_MAX], was_granted[REVS_MAX]; /* by create_revision */
+  int64_t login_us;
+  bool is_calm;     /* there are no faults; only watches may be silent */
+  int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
+  /* by create_revision: when an admin has changed the key; 0: none has */
+  int64_t sabotaged_us[REVS_MAX];
+  bool was_granted[REVS_MAX];
   /* by create_revision: since when no user wants the key, or its lease is old; 0: neither */
   int64_t idle_us[REVS_MAX];
   gone_key gone[GONE_MAX];
@@ -137,7 +141,7 @@ static lock_key parse(const etcd_key *key) {
     strtoul(end + 1, &end, 16);
   }
   if (*end == '.') it.permits = (int)strtol(end + 1, NULL, 16);
-  if (it.lease == key->lease) it.name = text[1] - '0';
+  if (it.lease == key->lease && it.lease != 0) it.name = text[1] - '0';
   return it;
 }
 
@@ -161,11 +165,30 @@ static bool wishes_conflict(const wish *a, const wish *b) {
 }
 
 static bool is_sabotaged(int64_t create_rev) {
-  return checks.is_sabotaged[create_rev];
+  return checks.sabotaged_us[create_rev] != 0;
 }
 
 void checks_on_sabotage(int64_t create_rev) {
-  checks.is_sabotaged[create_rev] = true;
+  checks.sabotaged_us[create_rev] = world_now_us();
+}
+
+/* Returns how long what a client does at once may take without faults. If an admin has revoked its
+ * lease, it first has to see that and to get another. */
+static int64_t prompt_us(void) {
+  int n = checks.options.has_admin ? 2 * PROMPT_ROUNDS : PROMPT_ROUNDS;
+  return n * checks.options.round_us + TURNS_US + checks.login_us;
+}
+
+/* Tells whether |of| need not know yet that an admin has changed its key. Without faults its client
+ * reads the key every TTL/3; with faults it may learn of it by the hold deadline only, or be
+ * granted the lock by an answer that is late. */
+static bool is_exempt(const user *of) {
+  int64_t ttl_us = of->in->ttl_ms * WORLD_MS;
+  return is_sabotaged(of->token) &&
+         world_now_us() <= checks.sabotaged_us[of->token] +
+                               (checks.is_calm
+                                    ? ttl_us / KEEPALIVE_DIV + prompt_us()
+                                    : ttl_us + FRESH_US);
 }
 
 /* ---- users ---- */
@@ -183,7 +206,7 @@ static user *next_user(user *of) {
 /* Records the lock delay of |of|, whose hold ended at |ended_us| without a release. */
 static void add_delay(const user *of, int64_t ended_us) {
   of->in->delayed_until_us = world_now_us() + of->in->lock_delay_ms * WORLD_MS;
-  if (of->in->lock_delay_ms == 0 || is_sabotaged(of->token)) return;
+  if (of->in->lock_delay_ms == 0 || is_exempt(of)) return;
   if (checks.n_delayed == DELAYED_MAX) checks.n_delayed = 0;
   checks.delayed[checks.n_delayed++] = (delayed_hold){
       of->wish, of->token, ended_us + of->in->lock_delay_ms * WORLD_MS};
@@ -227,7 +250,7 @@ static void check_permits(user *of) {
   int n = 0, most = 0;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->wish.mode != EL_MODE_PERMIT ||
-        it->wish.names[0] != of->wish.names[0] || is_sabotaged(it->token) ||
+        it->wish.names[0] != of->wish.names[0] || is_exempt(it) ||
         !holds(it, &left_us)) {
       continue;
     }
@@ -242,14 +265,14 @@ static void check_permits(user *of) {
 
 static void check_exclusion(user *of) {
   int64_t left_us;
-  if (is_sabotaged(of->token)) return;
+  if (is_exempt(of)) return;
   if (of->wish.mode == EL_MODE_PERMIT) {
     check_permits(of);
     return;
   }
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
-    if (it != of && wishes_conflict(&it->wish, &of->wish) &&
-        !is_sabotaged(it->token) && holds(it, &left_us)) {
+    if (it != of && wishes_conflict(&it->wish, &of->wish) && !is_exempt(it) &&
+        holds(it, &left_us)) {
       world_violate("mutual exclusion", "%s is granted, while %s holds",
                     describe(of), describe(it));
     }
@@ -411,13 +434,26 @@ static bool is_in_the_way(const user *of, const lock_key *it) {
   return true;
 }
 
-/* Tells whether the other users that hold a permit, or joined before |of|, need all permits. */
+/* Returns the create_revision of the key of |of|, which waits for a permit; 0: it has none. */
+static int64_t rev_of_key(const user *of) {
+  const etcd_key *key =
+      etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
+  return key != NULL ? key->create_rev : 0;
+}
+
+/* Tells whether |it| is to have a permit before |of|, as far as users know. */
+static bool is_before(const user *it, const user *of) {
+  int64_t rev = rev_of_key(of);
+  return it->state != USER_WAITS || it->joined_us <= of->joined_us ||
+         rev == 0 || rev_of_key(it) < rev;
+}
+
+/* Tells whether the other users that hold a permit, or are before |of|, need all permits. */
 static bool are_permits_taken(const user *of) {
   int n = 0;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it != of && it->state != USER_IDLE &&
-        wishes_conflict(&it->wish, &of->wish) &&
-        (it->state != USER_WAITS || it->joined_us <= of->joined_us)) {
+        wishes_conflict(&it->wish, &of->wish) && is_before(it, of)) {
       n++;
     }
   }
@@ -442,7 +478,7 @@ static bool is_wanted(const user *of) {
 }
 
 static bool is_blocked(const user *of) {
-  return of->wish.mode == EL_MODE_PERMIT && checks.mood == MOOD_CALM
+  return of->wish.mode == EL_MODE_PERMIT && checks.is_calm
              ? are_permits_taken(of)
              : is_wanted(of);
 }
@@ -463,11 +499,10 @@ static bool has_rival(const user *of) {
 }
 
 /* Returns how soon |of| gets a free lock. A plain lock takes longer if it reads the keys of permits
- * below its name, part by part. */
-static int64_t prompt_us(const user *of) {
-  return of->wish.mode == EL_MODE_LOCK && programs_behave.kinds == KINDS_PERMIT
-             ? 3 * PROMPT_US + checks.login_us
-             : PROMPT_US + checks.login_us;
+ * below its name, part by part; a permit, if a try waits for the release of its key before it. */
+static int64_t free_us(const user *of) {
+  if (programs_behave.kinds != KINDS_PERMIT) return prompt_us();
+  return of->wish.mode == EL_MODE_LOCK ? 3 * prompt_us() : 2 * prompt_us();
 }
 
 /* Returns for how long |of| may wait although nothing is in its way. */
@@ -478,20 +513,34 @@ static int64_t limit_us(const user *of) {
   }
   switch (checks.mood) {
     case MOOD_CALM:
-      return prompt_us(of);
+      return free_us(of);
     case MOOD_DEAF:
       return ((ttl_ms > REREAD_MS ? ttl_ms : REREAD_MS) +
               ttl_ms / KEEPALIVE_DIV) *
                  WORLD_MS +
-             2 * PROMPT_US;
+             2 * prompt_us();
     case MOOD_MILD:
       return checks.login_us +
              (of->saw_other
-                  ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + PROMPT_US
+                  ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + prompt_us()
                   : HANG_US);
     default:
       return INT64_MAX;
   }
+}
+
+/* Returns since when |of| could have what it waits for, if nothing of others was in its way since
+ * |since_us|. */
+static int64_t ready_us(const user *of, int64_t since_us) {
+  int64_t connected_us =
+      of->in->begun_us + CONNECT_ROUNDS * checks.options.round_us;
+  return since_us > connected_us ? since_us : connected_us;
+}
+
+/* Tells whether |of| has waited too long for a lock that was free. */
+static bool is_late(const user *of) {
+  return of->freed_us != 0 &&
+         world_now_us() - ready_us(of, of->freed_us) > limit_us(of);
 }
 
 static void look_at_waiters(void) {
@@ -502,7 +551,7 @@ static void look_at_waiters(void) {
       it->freed_us = 0;
     } else if (it->freed_us == 0) {
       it->freed_us = world_now_us();
-    } else if (world_now_us() - it->freed_us > limit_us(it)) {
+    } else if (is_late(it)) {
       world_violate("progress", "%s waits for a free lock", describe(it));
     }
   }
@@ -562,8 +611,8 @@ static void look_at_keys(void) {
       *idle_us = 0;
     } else if (*idle_us == 0) {
       *idle_us = world_now_us();
-    } else if (world_now_us() > *idle_us + in->linger_max_ms * WORLD_MS +
-                                    PROMPT_US + checks.login_us) {
+    } else if (world_now_us() >
+               *idle_us + in->linger_max_ms * WORLD_MS + prompt_us()) {
       world_violate("a key does not linger for ever", "%.*s of p%d",
                     (int)key->key.len, key->key.data, from->program);
     }
@@ -573,6 +622,7 @@ static void look_at_keys(void) {
 /* ---- users' calls ---- */
 
 void checks_on_join(user *of) {
+  costs_on_join(of);
   of->saw_other = false;
   of->freed_us = 0;
   look_at_waiters();
@@ -591,7 +641,8 @@ static void check_wait(const user *of) {
       world_now_us() - of->joined_us - (of->in->stopped_us - of->stopped_us);
   if (of->wish.timeout_ms >= 0) check_time(of, took_us, of->wish.timeout_ms);
   if (checks.is_calm && of->wish.try_once) {
-    check_time(of, took_us, prompt_us(of) / WORLD_MS);
+    check_time(of, took_us + of->joined_us - ready_us(of, of->joined_us),
+               free_us(of) / WORLD_MS);
   }
 }
 
@@ -616,7 +667,7 @@ static void check_failure(user *of, const el_error *err) {
     world_violate("true failure", "%s has no timeout: %s", describe(of),
                   err->text);
   }
-  if (checks.mood == MOOD_DEAF && err->code == EL_LOST) return; /* an admin */
+  if (checks.options.has_admin && err->code == EL_LOST) return;
   if (checks.is_calm && !is_locked && err->code != EL_TIMEOUT &&
       (err->code != EL_UNAVAILABLE || of->wish.timeout_ms < 0 ||
        of->wish.timeout_ms > SHORT_MS + checks.login_us / WORLD_MS)) {
@@ -648,7 +699,7 @@ static void check_grant(user *of) {
   int64_t left_us, now_us = world_now_us();
   check_deleted(of);
   checks.was_granted[of->token] = true;
-  if (is_sabotaged(of->token) || !holds(of, &left_us)) return;
+  if (is_exempt(of) || !holds(of, &left_us)) return;
   check_exclusion(of);
   /* check_exclusion has waited for a mutex of a stopped process: the hold may have ended since */
   if (world_now_us() != now_us) return;
@@ -668,10 +719,14 @@ void checks_on_decided(user *of, const el_error *err) {
   if (of->in->is_closing || of->in->process.stopped_until_us > world_now_us()) {
     return;
   }
+  costs_on_decided(of);
   check_wait(of);
   if (err->code != EL_OK) {
     check_failure(of, err);
     return;
+  }
+  if (is_late(of)) {
+    world_violate("progress", "%s has waited for a free lock", describe(of));
   }
   checks.n_grants++;
   checks.idle_us[of->token] = 0;
@@ -686,14 +741,27 @@ static void check_cause(const user *of, el_loss loss) {
       etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
   if (key != NULL && key->create_rev == of->token &&
       (loss == EL_LOSS_DELETED ||
-       (key->lease == of->lease && !checks.omits_leases))) {
+       (key->lease == of->lease && !checks.options.omits_leases))) {
     world_violate("true loss", "%s: %s", describe(of), el_losses[loss].text);
+  }
+}
+
+/* The holds of one lease end in one instant. Another may have begun after that of |of| has ended. */
+static void check_end(const user *of) {
+  int64_t left_us;
+  for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
+    if (it != of && it->lease == of->lease &&
+        it->granted_us < of->proven_until_us && holds(it, &left_us)) {
+      world_violate("the holds of a lease end at once", "%s ends before %s",
+                    describe(of), describe(it));
+    }
   }
 }
 
 static void check_loss(user *of) {
   el_loss loss = el_lock_loss(of->lock);
   if (loss == EL_LOSS_NONE) return;
+  if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) check_end(of);
   world_trace("%s is lost: %d", describe(of), (int)loss);
   if (loss == EL_LOSS_MAX_HOLD && of->wish.max_hold_ms == 0) {
     world_violate("true loss", "%s has no max_hold", describe(of));
@@ -761,9 +829,24 @@ void checks_on_end(program *of) {
   }
 }
 
+/* Tells whether the hold of |of| was over LATE_MS ago, without a look at its present state, which
+ * would end it. */
+static bool was_over(user *of) {
+  process past = of->in->process;
+  int64_t left_us, proven_until_us = of->proven_until_us;
+  const process *own;
+  bool it;
+  past.clock_ahead_us -= LATE_MS * WORLD_MS;
+  own = process_swap_clock(&past);
+  it = !user_holds(of, &left_us);
+  process_swap_clock(own);
+  of->proven_until_us = proven_until_us;
+  return it;
+}
+
 /* A loss is told within LATE_MS, also to a user that only waits for it. */
 void checks_on_waited(user *of, bool is_told) {
-  int64_t left_us, late_us = world_now_us() - LATE_MS * WORLD_MS;
+  int64_t left_us;
   if (of->in->is_closing) return;
   if (is_told && el_lock_loss(of->lock) == EL_LOSS_NONE) {
     world_violate("true loss", "%s is told of an end that is none",
@@ -771,14 +854,20 @@ void checks_on_waited(user *of, bool is_told) {
   }
   if (is_told) {
     holds(of, &left_us); /* records the lock delay */
-    return;
-  }
-  if ((of->wish.max_hold_ms > 0 &&
-       of->granted_us + of->wish.max_hold_ms * WORLD_MS < late_us) ||
-      (of->proven_until_us < late_us && of->proven_until_us > 0 &&
-       !user_holds(of, &left_us))) {
+  } else if (el_lock_loss(of->lock) == EL_LOSS_NONE && was_over(of)) {
     world_violate("a loss is told in time", "%s", describe(of));
   }
+}
+
+/* Tells whether |key| is the key or the marker of a hold whose key an admin has changed. */
+static bool is_of_sabotaged(const etcd_key *key) {
+  static const char marker[] = "/write/read/";
+  char text[KEY_MAX], *at;
+  snprintf(text, sizeof text, "%.*s", (int)key->key.len, key->key.data);
+  at = strstr(text, marker);
+  return is_sabotaged(key->create_rev) ||
+         (at != NULL &&
+          is_sabotaged(strtoll(at + sizeof marker - 1, NULL, 16)));
 }
 
 /* Tells whether |key| is that of a hold that was lost, whose lock delay is not over. */
@@ -801,11 +890,19 @@ static void check_keys_left(const program *of) {
     const etcd_key *key = etcd_key_at(checks.cluster, i);
     const lease_record *from = find_lease(key->lease);
     if (from != NULL && from->program == of->process.id &&
-        from->generation == of->generation && !is_delayed(key)) {
+        from->generation == of->generation && !is_delayed(key) &&
+        !is_of_sabotaged(key)) {
       world_violate("nothing left", "the key %.*s of p%d, after its close",
                     (int)key->key.len, key->key.data, of->process.id);
     }
   }
+}
+
+/* Returns how often the client of |of| may have logged in. */
+static int count_logins(const program *of) {
+  int64_t token_us = checks.options.token_us;
+  return token_us == 0 ? 0
+                       : 1 + (int)((world_now_us() - of->begun_us) / token_us);
 }
 
 /* Nothing is left of a client that was closed. */
@@ -816,11 +913,14 @@ void checks_on_closed(program *of) {
     world_violate("true counters", "p%d: %d held, %d waiting after the close",
                   of->process.id, (int)stats.held, (int)stats.waiting);
   }
-  if (checks.mood == MOOD_STOPS && of->stopped_us == of->closing_stopped_us) {
+  if ((checks.mood == MOOD_STOPS || checks.is_calm) &&
+      of->stopped_us == of->closing_stopped_us) {
     check_keys_left(of);
   }
+  costs_on_closed(of, count_logins(of));
   if (!checks.is_calm) return;
-  if (stats.failed_attempts > FAILED_MAX && checks.login_us == 0) {
+  if (stats.failed_attempts > FAILED_MAX && checks.login_us == 0 &&
+      !checks.options.has_admin) {
     world_violate("no false failure", "p%d: %d failed attempts", of->process.id,
                   (int)stats.failed_attempts);
   }
@@ -919,6 +1019,11 @@ void checks_on_written(user *of, int number, const el_txn_answer *answer) {
                     number, describe(of));
     }
   }
+  if (answer->err.code != EL_OK && !answer->err.is_definite &&
+      answer->err.code != EL_UNAVAILABLE) {
+    world_violate("an unknown outcome is told as such", "%s: write %d: %s",
+                  describe(of), number, answer->err.text);
+  }
   if (!user_holds(of, &left_us)) return;
   if (checks.is_calm && !of->in->is_closing) {
     world_violate("no false failure", "%s: write %d: %s", describe(of), number,
@@ -946,7 +1051,7 @@ static void check_ended(const etcd_key *key, etcd_cause cause) {
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->token != key->create_rev || !is_key_of(it, key->key)) continue;
     if (cause == ETCD_BY_EXPIRY || checks.is_calm ||
-        (cause == ETCD_BY_REVOKE && checks.is_true)) {
+        (cause == ETCD_BY_REVOKE && checks.options.is_true)) {
       it->gone_us = world_now_us();
     }
     if (cause == ETCD_BY_EXPIRY && !is_sabotaged(key->create_rev) &&
@@ -993,15 +1098,15 @@ void checks_on_change(const etcd_change *change) {
     if (key->lease != 0) record_lease(change);
     if (has_prefix(key->key.data, "data/")) check_written(key);
   }
+  costs_on_change(change);
   fiber_wake(&checks, 1);
 }
 
 static void check_gone(const gone_key *gone) {
   int64_t left_us;
-  if (is_sabotaged(gone->create_rev)) return;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->token == gone->create_rev &&
-        is_key_of(it, (el_bytes){gone->text, gone->len}) &&
+        is_key_of(it, (el_bytes){gone->text, gone->len}) && !is_exempt(it) &&
         holds(it, &left_us)) {
       world_violate("no hold without its key", "%s, for %.1f ms more",
                     describe(it), (double)left_us / WORLD_MS);
@@ -1015,7 +1120,7 @@ static void check_gone(const gone_key *gone) {
 static void look_at_holds(void) {
   int64_t left_us;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
-    int64_t limit_us = it->in->ttl_ms / KEEPALIVE_DIV * WORLD_MS + PROMPT_US;
+    int64_t limit_us = it->in->ttl_ms / KEEPALIVE_DIV * WORLD_MS + prompt_us();
     if (it->waits_lost || it->in->process.stopped_until_us > world_now_us() ||
         !holds(it, &left_us)) {
       continue;
@@ -1037,6 +1142,7 @@ static void look(void *arg) {
     checks.n_gone = 0;
     look_at_holds();
     look_at_waiters();
+    costs_look();
     if (checks.is_calm) look_at_keys();
     if (checks.peace_us > 0 && world_now_us() > checks.peace_us) {
       look_at_old_keys();
@@ -1047,15 +1153,15 @@ static void look(void *arg) {
 
 /* ---- the history ---- */
 
-void checks_begin(etcd *cluster, mood of, bool is_true, bool omits_leases,
-                  int64_t login_us) {
+void checks_begin(const checks_options *options) {
   memset(&checks, 0, sizeof checks);
-  checks.cluster = cluster;
-  checks.mood = of;
-  checks.is_true = is_true;
-  checks.omits_leases = omits_leases;
-  checks.login_us = login_us;
-  checks.is_calm = of == MOOD_CALM || of == MOOD_DEAF;
+  checks.options = *options;
+  checks.cluster = options->cluster;
+  checks.mood = options->mood;
+  checks.login_us = options->login_us;
+  checks.is_calm = checks.mood == MOOD_CALM || checks.mood == MOOD_DEAF;
+  costs_begin(checks.mood == MOOD_CALM && !options->has_admin ? checks.cluster
+                                                              : NULL);
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)
     checks.names[i].last_program = -1;

@@ -18,11 +18,20 @@ typedef enum mood {
 
 enum { DATUM_MAX = 64 }; /* bytes of a value that a user writes */
 
-/* Begins the checks of a history whose data are in |cluster|. |is_true|: etcd renews no lease that
- * is gone. |omits_leases|: an answer may lack the lease of a key. |login_us|: how much longer a
- * call may take because clients log in. */
-void checks_begin(etcd *cluster, mood of, bool is_true, bool omits_leases,
-                  int64_t login_us);
+/* What the checks must know of a history. */
+typedef struct checks_options {
+  etcd *cluster; /* which has its data */
+  mood mood;
+  bool is_true;      /* etcd renews no lease that is gone */
+  bool omits_leases; /* an answer may lack the lease of a key */
+  bool has_admin;    /* someone changes the keys of locks */
+  int64_t login_us; /* how much longer a call may take because clients log in */
+  int64_t
+      token_us; /* for how long a token is valid that is not used; 0: no logins */
+  int64_t round_us; /* by when etcd answers without faults */
+} checks_options;
+
+void checks_begin(const checks_options *options);
 void checks_end(void);
 int64_t checks_n_grants(void);
 
@@ -32,7 +41,8 @@ void checks_on_change(const etcd_change *change);
 /* The faults have ended, and no revoke of a lease was refused. */
 void checks_on_peace(void);
 
-/* An admin has changed the key |key|: promises about that hold do not bind any more. */
+/* An admin has changed the key with |create_rev|. Until its client must know that, promises about
+ * its holds do not bind. */
 void checks_on_sabotage(int64_t create_rev);
 
 void checks_on_join(user *of);

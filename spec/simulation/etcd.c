@@ -480,6 +480,7 @@ static const failure *pick(const failure *const *from, int n) {
   return from[world_random(0, n - 1)];
 }
 
+static void count_request(const task *it, size_t len);
 static bool uses_space(const task *it);
 static bool needs_rights(const task *it);
 
@@ -541,6 +542,7 @@ static void begin_unary(etcd_call *call, const uint8_t *bytes, size_t len) {
   task *it = task_new(call, on_due);
   it->route = call->how->route;
   it->failure = call->how->read(it, bytes, len);
+  count_request(it, len);
   if (is_authenticate(it) && call->cluster->options.hash_us != 0) {
     it->route = ROUTE_WRITE;
     check_one_hash(it);
@@ -702,6 +704,7 @@ static void begin_keepalive(etcd_call *call, const uint8_t *bytes, size_t len) {
   task *it = task_new(call, on_due);
   it->route = ROUTE_LEADER;
   it->failure = call->how->read(it, bytes, len);
+  count_request(it, len);
   it->deadline_us = INT64_MAX;
   if (!call->is_busy) start_next(call);
 }
@@ -805,6 +808,10 @@ static bool needs_rights(const task *it) {
   return it->how->serve != serve_status && it->how->serve != serve_authenticate;
 }
 
+static bool is_about_lease(const task *it) {
+  return it->how->read == read_lease || it->how->read == read_grant;
+}
+
 static bool is_authenticate(const task *it) {
   return it->how->serve == serve_authenticate;
 }
@@ -822,6 +829,48 @@ static const failure *check_token(const task *it) {
     return NULL;
   }
   return auth_check(it->at, token);
+}
+
+/* ---- what clients cost ---- */
+
+etcd_costs *costs_of(etcd *cluster, int client) {
+  size_t n = (size_t)client + 1;
+  if (n > cluster->n_costs) {
+    cluster->costs = el_realloc(cluster->costs, n * sizeof *cluster->costs);
+    memset(cluster->costs + cluster->n_costs, 0,
+           (n - cluster->n_costs) * sizeof *cluster->costs);
+    cluster->n_costs = n;
+  }
+  return &cluster->costs[client];
+}
+
+etcd_costs etcd_costs_of(const etcd *cluster, int client) {
+  return (size_t)client < cluster->n_costs ? cluster->costs[client]
+                                           : (etcd_costs){0};
+}
+
+int etcd_n_watches(const etcd *cluster, int client) {
+  int n = 0;
+  for (const etcd_call *it = cluster->calls; it != NULL; it = it->next) {
+    if (it->client == client) n += (int)it->n_watches;
+  }
+  return n;
+}
+
+static void count_request(const task *it, size_t len) {
+  etcd_costs *to = costs_of(it->cluster, it->client);
+  if (it->txn != NULL && it->route == ROUTE_WRITE) {
+    to->n_writes++;
+    if (len > to->largest_write) to->largest_write = len;
+  } else if (it->txn != NULL) {
+    to->n_reads++;
+  } else if (it->how->serve == serve_keepalive) {
+    to->n_keepalives++;
+  } else if (is_about_lease(it)) {
+    to->n_lease_calls++;
+  } else {
+    to->n_others++;
+  }
 }
 
 /* ---- calls ---- */
@@ -900,6 +949,7 @@ void etcd_free(etcd *cluster) {
   leases_free(cluster);
   auth_free(cluster);
   free(cluster->log);
+  free(cluster->costs);
   store_destroy(&cluster->store);
   free(cluster);
 }

@@ -142,6 +142,22 @@ void etcd_admin_put(etcd *cluster, el_bytes key, el_bytes value, int64_t lease);
 void etcd_admin_delete(etcd *cluster, el_bytes key);
 void etcd_admin_revoke(etcd *cluster, int64_t lease);
 
+/* ---- what clients cost ---- */
+
+/* What one client has sent so far. */
+typedef struct etcd_costs {
+  int n_writes, n_reads; /* transactions */
+  int n_keepalives, n_lease_calls, n_others;
+  int n_watches;        /* that it has created */
+  int n_in_vain;        /* deletes of what does not exist */
+  size_t largest_write; /* bytes of one message */
+} etcd_costs;
+
+etcd_costs etcd_costs_of(const etcd *cluster, int client);
+
+/* Returns how many watches of |client| are open. */
+int etcd_n_watches(const etcd *cluster, int client);
+
 /* ---- faults of members and of the cluster ---- */
 
 /* The leader is lost. After |pause_us| another member is the leader (with one member: the same),
@@ -166,10 +182,10 @@ int etcd_leader(const etcd *cluster);
 /* Compacts the history of the keys up to the present revision. */
 void etcd_compact(etcd *cluster);
 
-/* All writes but deletes and revokes fail because the quota is used up, until |is_on| is false. */
 /* An admin adds a user. */
 void etcd_add_user(etcd *cluster);
 
+/* All writes but deletes and revokes fail because the quota is used up, until |is_on| is false. */
 void etcd_set_no_space(etcd *cluster, bool is_on);
 
 #endif

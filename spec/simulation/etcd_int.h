@@ -377,7 +377,12 @@ struct etcd {
   bool saves_again;   /* another save follows it */
   auth_token *tokens;
   int64_t n_tokens, auth_rev;
+  etcd_costs *costs; /* by client */
+  size_t n_costs;
 };
+
+/* Returns the record of what |client|, which is no admin, has sent. */
+etcd_costs *costs_of(etcd *cluster, int client);
 
 /* Returns |items| with room for one more than |n|. */
 void *etcd_grow(void *items, size_t n, size_t *room, size_t size);

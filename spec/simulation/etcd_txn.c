@@ -603,6 +603,9 @@ static void run_op(const evaluation *ev, const Etcd__RequestOp *op,
       to->response_delete_range->deleted =
           store_delete(st, bytes_of(op->request_delete_range->key),
                        bytes_of(op->request_delete_range->range_end));
+      if (to->response_delete_range->deleted == 0 && st->client >= 0) {
+        costs_of(ev->cluster, st->client)->n_in_vain++;
+      }
       to->response_delete_range->header = header_of(st->rev, ev->memory);
       break;
     default:

@@ -247,6 +247,7 @@ static void create(etcd_call *call, const Etcd__WatchCreateRequest *request) {
   call->watches = etcd_grow(call->watches, call->n_watches, &call->room_watches,
                             sizeof *call->watches);
   call->watches[call->n_watches++] = it;
+  costs_of(call->cluster, call->client)->n_watches++;
   send_created(call, it);
   replay(call, it);
 }

@@ -24,7 +24,9 @@ enum {
   FALSE_PROOF_US = 2 * WORLD_S,
   FALSE_HOLD_US = 12 * WORLD_S,
   BACK_US = 500 * WORLD_MS, /* the same, after the deposed leader is back */
-  REST_US = 3 * WORLD_S,    /* in which clients leave a member that hangs */
+  REPLACEMENT_US =
+      15 * WORLD_S, /* in which a client may replace one valid token more */
+  REST_US = 3 * WORLD_S, /* in which clients leave a member that hangs */
   /* how long users and clients may take in the end, and leases after that */
   FINISH_US = 90 * WORLD_S,
   EXPIRY_US = 90 * WORLD_S
@@ -45,6 +47,7 @@ typedef enum trouble {
   TROUBLE_CLOSE,
   TROUBLE_DELETE,
   TROUBLE_DETACH,
+  TROUBLE_OVERWRITE,
   TROUBLE_REVOKE,
   TROUBLE_USER_DATA,
   TROUBLE_USER_ADDED,
@@ -69,6 +72,7 @@ static struct {
   address *addresses[ENDPOINTS_MAX + 1]; /* the members', the balancer's */
   mood mood;
   int n_members;
+  bool has_admin;        /* who changes keys of locks */
   bool deposes;          /* the only troubles are leaders that are deposed */
   int mild_kind;         /* what happens in a mild history; 3: anything */
   int next_member;       /* the next to fail in a mild history */
@@ -93,17 +97,21 @@ static int64_t soon(int64_t max_ms) {
   return world_now_us() + world_random(1, max_ms) * WORLD_MS;
 }
 
-/* An admin deletes or detaches a key, or revokes its lease. */
+/* An admin deletes or detaches a key, attaches it to another lease, or revokes its lease. */
 static void sabotage(trouble what) {
   size_t n = etcd_n_keys(history.cluster);
   etcd_key key;
+  int64_t other;
   char text[80];
   if (n == 0) return;
   key = *etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
   if (key.lease == 0 || key.key.len >= sizeof text) return;
   snprintf(text, sizeof text, "%.*s", (int)key.key.len, key.key.data);
   if (strstr(text, "/write/read/") != NULL) return; /* not the hold's key */
+  if (key.value.len == 5 && memcmp(key.value.data, "admin", 5) == 0) return;
   key.key.data = text;
+  other = etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1))
+              ->lease;
   for (size_t i = 0; i < n; i++) {
     const etcd_key *at = etcd_key_at(history.cluster, i);
     if (at->create_rev == key.create_rev ||
@@ -113,20 +121,22 @@ static void sabotage(trouble what) {
   }
   world_trace("an admin %s %.*s",
               what == TROUBLE_DELETE   ? "deletes"
-              : what == TROUBLE_DETACH ? "detaches"
-                                       : "revokes the lease of",
+              : what == TROUBLE_REVOKE ? "revokes the lease of"
+                                       : "overwrites",
               (int)key.key.len, key.key.data);
   if (what == TROUBLE_DELETE) {
     etcd_admin_delete(history.cluster, key.key);
-  } else if (what == TROUBLE_REVOKE && key.lease != 0) {
+  } else if (what == TROUBLE_REVOKE) {
     etcd_admin_revoke(history.cluster, key.lease);
-  } else if (what == TROUBLE_DETACH) {
-    etcd_admin_put(history.cluster, key.key, (el_bytes){"admin", 5}, 0);
+  } else {
+    etcd_admin_put(history.cluster, key.key, (el_bytes){"admin", 5},
+                   what == TROUBLE_OVERWRITE ? other : 0);
   }
 }
 
 /* An admin puts a key below the name of a lock, which is in no queue: it looks like a key without
- * its lease, or like the marker of a writer that has become a reader. */
+ * its lease, like the next key of a client, or like the marker of a writer that has become a
+ * reader. */
 static void put_user_data(void) {
   size_t n = etcd_n_keys(history.cluster);
   int64_t id = world_random(1, INT32_MAX);
@@ -138,8 +148,14 @@ static void put_user_data(void) {
         etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
     snprintf(text, sizeof text, "%.*s", (int)key->key.len, key->key.data);
     at = strstr(text, "/write/");
-    if (at == NULL || strchr(at + 7, '/') != NULL) return;
-    sprintf(at + 7, "read/%" PRIx64, key->create_rev);
+    if (key->lease == 0) return;
+    if (text[0] != 'n' || world_chance(500)) {
+      snprintf(text, sizeof text, "n%d/%" PRIx64, name, key->lease);
+    } else if (at == NULL || strchr(at + 7, '/') != NULL) {
+      return;
+    } else {
+      sprintf(at + 7, "read/%" PRIx64, key->create_rev);
+    }
   }
   if (etcd_find(history.cluster, (el_bytes){text, strlen(text)}) != NULL)
     return;
@@ -281,6 +297,7 @@ static void make(trouble what) {
       return;
     case TROUBLE_DELETE:
     case TROUBLE_DETACH:
+    case TROUBLE_OVERWRITE:
     case TROUBLE_REVOKE:
       sabotage(what);
       return;
@@ -355,21 +372,46 @@ static void depose_leader(void) {
   }
 }
 
+/* What an admin does in a history whose promises bind all the same. */
+static void make_admin(void) {
+  static const trouble faults[] = {TROUBLE_DELETE, TROUBLE_DETACH,
+                                   TROUBLE_OVERWRITE, TROUBLE_REVOKE,
+                                   TROUBLE_USER_DATA};
+  make(faults[world_random(0, 4)]);
+}
+
+static void make_next(void) {
+  if (history.has_admin && world_chance(500)) {
+    make_admin();
+    return;
+  }
+  switch (history.mood) {
+    case MOOD_CALM:
+      return;
+    case MOOD_DEAF:
+      make_admin();
+      return;
+    case MOOD_MILD:
+      make_mild();
+      return;
+    case MOOD_STOPS:
+      make(TROUBLE_STOP);
+      return;
+    default:
+      if (history.deposes) {
+        depose_leader();
+      } else {
+        make(draw_trouble());
+      }
+  }
+}
+
 static void run_troubles(void *arg) {
   (void)arg;
-  while (history.mood != MOOD_CALM && world_now_us() < history.until_us) {
+  while (world_now_us() < history.until_us) {
     fiber_sleep(world_random(0, 2 * history.pause_us));
-    if (history.mood == MOOD_MILD) {
-      make_mild();
-    } else if (history.deposes) {
-      depose_leader();
-    } else {
-      make(history.mood == MOOD_DEAF    ? TROUBLE_DELETE
-           : history.mood == MOOD_STOPS ? TROUBLE_STOP
-                                        : draw_trouble());
-    }
+    make_next();
   }
-  if (history.mood == MOOD_CALM) fiber_sleep(history.until_us);
   end_faults();
 }
 
@@ -392,7 +434,6 @@ static void draw_users(etcd_options *to) {
       world_random(2, history.mood == MOOD_WILD ? 30 : 300) * WORLD_S;
   if (history.mood == MOOD_MILD) to->token_us = 300 * WORLD_S;
   to->is_one_hash = history.mood == MOOD_CALM;
-  to->replaced_max = history.mood == MOOD_CALM ? 0 : 2;
 }
 
 static void draw_options(etcd_options *to) {
@@ -407,7 +448,7 @@ static void draw_options(etcd_options *to) {
   if (history.mood != MOOD_WILD) return;
   to->slow = some(50);
   to->slow_max_us = world_random(1, 3000) * WORLD_MS;
-  to->late_expiry_ms = (int)world_random(0, 2000);
+  to->late_expiry_ms = some(2000); /* 0: as early as etcd may end it */
   to->refused = some(30);
   to->unavailable = some(30);
   to->denied = world_chance(100) ? some(5) : 0;
@@ -431,6 +472,8 @@ static void draw_troubles(void) {
   history.weights[TROUBLE_PARTITION]++;
   history.mild_kind = (int)world_random(0, 3);
   history.pause_us = world_random(200, 8000) * WORLD_MS;
+  history.has_admin = history.mood == MOOD_DEAF ||
+                      (history.mood != MOOD_WILD && world_chance(300));
 }
 
 static void draw_paths(void) {
@@ -501,6 +544,8 @@ static void draw_behaviour(behaviour *to) {
   if (history.deposes) to->hold_us = world_random(1000, 8000) * WORLD_MS;
   if (to->kinds == KINDS_MULTI && to->n_names == 1) to->n_names = 2;
   history.until_us = to->end_us;
+  if (history.mood != MOOD_CALM)
+    history.options.replaced_max = 3 + (int)(to->end_us / REPLACEMENT_US);
   if (history.mood == MOOD_WILD && world_chance(300)) {
     to->end_us += PEACE_US;
   }
@@ -538,6 +583,19 @@ static void draw(void) {
   n_programs = (int)world_random(1, PROGRAMS_MAX);
   for (int i = 0; i < n_programs; i++)
     draw_program(i);
+}
+
+/* Returns how long etcd's answer to a request takes at most, if there are no faults. */
+static int64_t longest_round_us(void) {
+  int64_t way_us = 0;
+  for (int i = 0; i <= history.n_members; i++) {
+    for (int k = 0; k < n_programs; k++) {
+      int64_t max_us = history.addresses[i]->paths[k].max_us;
+      if (max_us > way_us) way_us = max_us;
+    }
+  }
+  return 2 * way_us + history.options.write_max_us +
+         history.options.read_max_us;
 }
 
 /* ---- the run ---- */
@@ -582,11 +640,16 @@ static void run(void) {
 bool history_run(uint64_t seed, history_counts *counts) {
   world_begin(seed);
   draw();
-  checks_begin(history.cluster, history.mood,
-               history.options.fast_keep == 0 &&
-                   history.weights[TROUBLE_CUT_OFF] == 0,
-               history.options.omits_leases > 0,
-               4 * n_programs * history.options.hash_us);
+  checks_begin(
+      &(checks_options){.cluster = history.cluster,
+                        .mood = history.mood,
+                        .is_true = history.options.fast_keep == 0 &&
+                                   history.weights[TROUBLE_CUT_OFF] == 0,
+                        .omits_leases = history.options.omits_leases > 0,
+                        .has_admin = history.has_admin,
+                        .login_us = 4 * n_programs * history.options.hash_us,
+                        .token_us = history.options.token_us,
+                        .round_us = longest_round_us()});
   for (int i = 0; i < n_programs; i++)
     program_start(i);
   fiber_detach(fiber_start(&history.process, run_troubles, NULL));

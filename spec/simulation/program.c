@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/container_of.h"
 #include "checks.h"
+#include "costs.h"
 #include "lock/guarded.h"
 #include "network.h"
 #include "world.h"
@@ -173,6 +174,7 @@ static void write_data(user *of) {
   int64_t timeout_ms = world_random(WRITE_MIN_MS, WRITE_MAX_MS);
   char key[16], value[DATUM_MAX];
   int number = checks_on_write(of, key, value);
+  costs_on_write(of);
   el_guarded *guarded;
   el_op put = {.kind = EL_OP_PUT};
   if (number == 0) return;
@@ -193,6 +195,7 @@ static void write_data(user *of) {
 /* Makes a write hold a read hold. The user counts as a reader from the call on. */
 static void downgrade(user *of) {
   el_guarded *guarded = el_guarded_new(el_lock_shared(of->lock));
+  costs_on_write(of);
   of->wish.mode = EL_MODE_READ;
   of->is_downgraded = true;
   el_lock_downgrade(of->lock);
@@ -353,6 +356,7 @@ static void end_client(program *of) {
 static void run_client(program *of) {
   of->generation++;
   of->process.client = of->generation * PROGRAMS_MAX + of->process.id;
+  of->begun_us = world_now_us();
   of->client = connect_client(of);
   of->is_closing = of->has_crashed = of->wants_to_close = false;
   of->is_lua_taken = false;

@@ -66,6 +66,7 @@ struct program {
   process process;
   el_client *client; /* NULL: none */
   int generation;    /* how many clients it has made */
+  int64_t begun_us;  /* when it made the present one */
   user users[USERS_MAX];
   int n_users;
   bool is_closing, has_crashed;

@@ -339,6 +339,7 @@ static void saw_holder(el_entry_driver *driver, el_bytes label) {
   client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
   const struct el_acquisition_list *lists[] = {&at->local.acquisitions,
                                                &at->queue->local.waiting};
+  if (is_orphan(at)) return; /* no waiter is to be told */
   forget_holder(at->queue);
   if (label.len > LABEL_MAX) return;
   at->queue->holder = el_alloc(sizeof *at->queue->holder + label.len);
@@ -385,13 +386,23 @@ static void free_entry(client_entry *at) {
   free(at);
 }
 
-/* unused_slot returns a slot that no entry of |queue| has. */
-static uint32_t unused_slot(const queue_driver *queue) {
-  uint32_t slot = queue->local.slot;
+/* unused_slot returns the lowest slot from |slot| on that no entry of |queue| has. A slot above all
+ * others would make ever more different keys, as told at slot_set. */
+static uint32_t unused_slot(const queue_driver *queue, uint32_t slot) {
+  size_t n = 1;
+  bool *are_taken;
   for (const client_entry *at = first_entry(queue); at != NULL;
        at = next_entry(at)) {
-    if (at->driver.slot >= slot) slot = at->driver.slot + 1;
+    n++;
   }
+  are_taken = el_alloc(n * sizeof *are_taken);
+  for (const client_entry *at = first_entry(queue); at != NULL;
+       at = next_entry(at)) {
+    if (at->driver.slot - slot < n) are_taken[at->driver.slot - slot] = true;
+  }
+  for (size_t i = 0; are_taken[i]; i++)
+    slot++;
+  free(are_taken);
   return slot;
 }
 
@@ -399,7 +410,7 @@ static uint32_t unused_slot(const queue_driver *queue) {
  * slot of a multi-lock is not given back. */
 static uint32_t pick_slot(el_entry_driver *driver) {
   queue_driver *queue = EL_CONTAINER_OF(driver, client_entry, driver)->queue;
-  if (!queue->has_slot) return unused_slot(queue);
+  if (!queue->has_slot) return unused_slot(queue, driver->slot);
   queue->local.slot = take_slot(&queue->queues->slots);
   return queue->local.slot;
 }
@@ -582,7 +593,8 @@ static void set_value(client_entry *at) {
 static void add_entry(queue_driver *queue) {
   el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
   if (first == NULL) return;
-  new_entry(queue, waiter_of(first)->name, unused_slot(queue));
+  new_entry(queue, waiter_of(first)->name,
+            unused_slot(queue, queue->local.slot));
   step_kind(queue, EL_LOCAL_ON_SETTLE);
 }
 

@@ -700,11 +700,11 @@ static bool omits_found(const el_keys *keys, const el_txn_answer *answer,
 static bool omits_read(const el_keys *keys, const el_entry_action *action,
                        const el_txn_answer *answer, int64_t rev) {
   size_t n_own = el_keys_count(keys);
+  if (rev == 0) return false; /* a key without a lease may be user data */
   for (size_t i = 0; i < n_own; i++) {
-    int64_t own_rev = rev != 0 ? rev : own_of(&answer->results[i]).rev;
-    if (lacks_lease(&answer->results[i], own_rev)) return true;
+    if (lacks_lease(&answer->results[i], rev)) return true;
   }
-  if (rev == 0 || !lists_own(keys, action)) return false;
+  if (!lists_own(keys, action)) return false;
   for (size_t i = 0; i < n_own && n_own + i < answer->n_results; i++) {
     /* a key that was deleted, or put again by another client, need not be listed */
     bool is_ours = own_of(&answer->results[i]).rev == rev;
