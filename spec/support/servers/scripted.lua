@@ -117,6 +117,11 @@ function Scripted:calls(method)
   return (ask(self, "calls %s", method))
 end
 
+-- Returns when the last message of |method| came from a client, by the clock of wait.now.
+function Scripted:arrived(method)
+  return ask(self, "arrived %s", method) / 1e6
+end
+
 -- Returns the gRPC status and the text of the last error with which etcd itself answered |method|;
 -- 0 if there was none.
 function Scripted:heard(method)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/queue.h>
 
 enum { PUSHED_MAX = 8 };
@@ -234,9 +235,9 @@ static size_t write_varint(uint8_t *to, uint64_t number) {
   return len;
 }
 
-/* Copies the message |from| of |len| bytes to |to|, which has room for as many, without one field. |path|
- * has the numbers of the fields from the outermost message to the removed field, and ends with 0.
- * Returns the number of bytes written. */
+/* Copies the message |from| of |len| bytes to |to|, which has room for as many, without one field.
+ * |path| has the numbers of the fields from the outermost message to the removed field, and ends
+ * with 0. Returns the number of bytes written. */
 static size_t copy_without(uint8_t *to, const uint8_t *from, size_t len,
                            const int *path) {
   const uint8_t *end = from + len;
@@ -319,10 +320,17 @@ static bool is_forged(const call *c) {
          c->order.when == REPLACED;
 }
 
+static int64_t now_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 static void on_received(batch *b) {
   pump *p = b->pump;
   call *c = b->call;
   grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+  if (p->message != NULL && p == &c->there) c->method->arrived_us = now_us();
   if (p->message != NULL && p == &c->back) {
     if (is_forged(c)) forge(c, p);
     if (c->order.when == OMITTED) omit(c, p);

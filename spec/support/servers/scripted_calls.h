@@ -4,6 +4,7 @@
 #define SCRIPTED_CALLS_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 enum {
   BEFORE = 'b',
@@ -27,6 +28,7 @@ typedef struct order {
 typedef struct method {
   char name[32];
   int calls;
+  int64_t arrived_us; /* when a client's last message came (CLOCK_MONOTONIC) */
   int times; /* number of calls to which |order| still applies; -1: all */
   order order;
   order heard; /* the last error of etcd itself for this method */

@@ -30,6 +30,8 @@
  *   break METHOD STATUS TEXT     ends the running calls with STATUS and TEXT
  *   pass                         forwards all later calls unchanged
  *   calls METHOD                 prints the number of calls so far
+ *   arrived METHOD               prints when the last message of METHOD came from a client, in
+ *                                microseconds of CLOCK_MONOTONIC
  *   heard METHOD                 prints "STATUS TEXT", the last error of etcd itself for
  *                                METHOD; "0" if there was none
  *
@@ -76,6 +78,8 @@ static void obey(const char *line) {
     puts("0");
   } else if (strcmp(verb, "calls") == 0) {
     printf("%d\n", m->calls);
+  } else if (strcmp(verb, "arrived") == 0) {
+    printf("%lld\n", (long long)m->arrived_us);
   } else if (strcmp(verb, "heard") == 0) {
     printf("%d %s\n", m->heard.status, m->heard.text);
   } else {
