@@ -2,13 +2,16 @@
 # this file. `make help-dev` lists the targets.
 #
 #   ETCD=3.7                the etcd for the specs and `make stress`: a minor version (3.5 or later: its
-#                           newest release is built with Go), a release (3.5.34), or a directory with
-#                           etcd and etcdctl; if unset, the installed etcd
+#                           newest release is built with Go), a release (3.5.34), "next" (the newest
+#                           preview of the next version), or a directory with etcd and etcdctl; if
+#                           unset, the installed etcd
 #   MEMBERS=3               number of members of the etcd that the specs use
 #   SECURE=1                run the specs against an etcd with certificates and passwords
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
 #                           if unset, `make suite` measures it
 #   HISTORIES=25000         number of histories that `make sim` runs
+#   FROM=1                  seed of the first; commit: it follows from the present commit, so that
+#                           each commit is tested with other histories
 #   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13; forky: the next
 #   ROWS="free ..."         the rows, or groups of rows, that `make bench` runs; all if unset
 #   ENTRANTS="go ..."       the entrants that `make bench` runs; all if unset
@@ -19,6 +22,7 @@
 SPEC ?= spec
 SUITE ?= bookworm
 HISTORIES ?= 25000
+FROM ?= 1
 # Number of spec files that run at the same time. It may exceed the number of cores, because specs
 # mostly wait. With a sanitizer the number is lower, because the specs then use more CPU time.
 JOBS ?= $(if $(SANITIZE),3,5)
@@ -91,9 +95,12 @@ nginx-module:
 	+@$(PARALLEL) LUA_VERSION=jit SANITIZE=$(filter gcov,$(SANITIZE)) TESTING=1 \
 	  build/jit-$(NGINX_FLAVOUR)/etcdlock/core.so
 
-sim: ## everything below Lua in simulated time: HISTORIES=25000, 100 s
+sim: ## everything below Lua in simulated time: HISTORIES=25000, 150 s, FROM=1, SANITIZE=asan
 	+@$(PARALLEL) $(SIMULATION)
-	@$(SIMULATION) 1 $(HISTORIES)
+	@$(SIMULATION) $(if $(filter commit,$(FROM)),$(FROM_COMMIT),$(FROM)) $(HISTORIES)
+
+# The first hexadecimal digits of the commit as a number; 1 outside of a repository.
+FROM_COMMIT = $$(printf '%d' "0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c 1-6 || echo 1)")
 
 # The specs of the functions whose behavior depends most on the version of Lua.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
@@ -113,6 +120,7 @@ SHORT_ASAN := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock l
   event_loop/wake_socket))
 
 asan-short: deps ## a core of the specs under the address, undefined and leak sanitizers
+	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=250 FROM=commit
 	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN)' suite
 
 # `make test` does not install Go, because Go is large. Without Go, or without a module proxy or
@@ -128,7 +136,7 @@ SHORT_ETCD := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock queue loss max_h
   guarded_writes reentrancy etcdctl_interop))
 RUN_TEST_ETCD := SPEC='$(SPEC)' SHORT='$(SHORT_ETCD)' sh spec/support/harness/test_etcd.sh
 
-test-etcd: deps ## all specs with the installed etcd, 3.5, 3.6, 3.7; `make stress` with 3.6, 3.7
+test-etcd: deps ## all specs with the installed etcd, 3.5, 3.6, 3.7, next; `make stress` with the last three
 	@MAKE='$(MAKE)' $(RUN_TEST_ETCD)
 
 test-etcd-short: deps ## a core of the specs with etcd 3.7, 3 members, certificates and passwords
@@ -197,10 +205,11 @@ stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZ
 
 UPGRADE_TO := 3.5 3.6 3.7
 
-upgrade: deps ## as stress, while the members are upgraded from the installed etcd to 3.5, 3.6, 3.7
+upgrade: deps ## as stress, while the members are upgraded from the installed etcd to 3.5, 3.6, 3.7, next
 	@for v in $(UPGRADE_TO); do sh spec/support/servers/build_etcd.sh $$v build/etcd/$$v || exit; done
-	@$(MAKE) --no-print-directory TESTING=1 SECONDS=900 run-stress \
-	  ETCD_DIRS='$(UPGRADE_TO:%=$(CURDIR)/build/etcd/%)'
+	@if sh spec/support/servers/build_etcd.sh next build/etcd/next; then next=$(CURDIR)/build/etcd/next; fi; \
+	  $(MAKE) --no-print-directory TESTING=1 SECONDS=900 run-stress \
+	  ETCD_DIRS="$(UPGRADE_TO:%=$(CURDIR)/build/etcd/%) $$next"
 
 # The history that porcupine judges: spec/stress/record.lua describes the format.
 HISTORY := $(BUILD)/history.jsonl
@@ -253,30 +262,35 @@ build/spec/%.so: spec/support/programs/%.c
 # API in place of the library. --wrap puts the simulator's clock, threads and random numbers in
 # place of the system's.
 comma := ,
-SIMULATION := build/simulation/simulation
-SIMULATION_OBJECTS := $(patsubst src/%.c,build/simulation/%.o,$(wildcard $(addsuffix /*.c,\
-  $(addprefix src/,base tls net etcd lock protocol)))) build/simulation/etcd.pb-c.o \
-  $(patsubst spec/simulation/%.c,build/simulation/spec/%.o,$(wildcard spec/simulation/*.c))
+SIMULATOR := build/simulation$(filter -asan,$(FLAVOUR))
+SIMULATION := $(SIMULATOR)/simulation
+SIMULATION_OBJECTS := $(patsubst src/%.c,$(SIMULATOR)/%.o,$(wildcard $(addsuffix /*.c,\
+  $(addprefix src/,base tls net etcd lock protocol)))) $(SIMULATOR)/etcd.pb-c.o \
+  $(patsubst spec/simulation/%.c,$(SIMULATOR)/spec/%.o,$(wildcard spec/simulation/*.c))
+SIMULATED_FLAGS := $(if $(filter -asan,$(FLAVOUR)),\
+  $(filter -fsanitize=% -fno-sanitize-recover=% -fno-omit-%,$(FLAGS_-asan)))
 SIMULATION_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc -Ibuild/proto -Ispec/simulation \
-  $(shell $(PKG_CONFIG) --cflags grpc libprotobuf-c) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c
+  $(shell $(PKG_CONFIG) --cflags grpc libprotobuf-c) $(SIMULATED_FLAGS) $(CPPFLAGS) $(CFLAGS) \
+  $(WARNINGS) -MMD -MP -c
 SIMULATED := el_process_has_room el_tls_probe clock_gettime getrandom uselocale \
   $(addprefix pthread_,create join detach self setname_np sigmask mutex_lock mutex_unlock cond_wait \
   cond_timedwait cond_signal cond_broadcast)
 
 $(SIMULATION): $(SIMULATION_OBJECTS)
 	$(call show,LINK)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(addprefix -Wl$(comma)--wrap=,$(SIMULATED)) -lgpr \
+	$(Q)$(CC) $(SIMULATED_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ \
+	  $(addprefix -Wl$(comma)--wrap=,$(SIMULATED)) -lgpr \
 	  $(shell $(PKG_CONFIG) --libs libprotobuf-c openssl) -lpthread
 
-build/simulation/%.o: src/%.c build/proto/etcd.pb-c.h
+$(SIMULATOR)/%.o: src/%.c build/proto/etcd.pb-c.h
 	$(call show,CC  )
 	$(Q)$(SIMULATION_COMPILE) -o $@ $<
 
-build/simulation/spec/%.o: spec/simulation/%.c build/proto/etcd.pb-c.h
+$(SIMULATOR)/spec/%.o: spec/simulation/%.c build/proto/etcd.pb-c.h
 	$(call show,CC  )
 	$(Q)$(SIMULATION_COMPILE) -o $@ $<
 
-build/simulation/etcd.pb-c.o: build/proto/etcd.pb-c.c
+$(SIMULATOR)/etcd.pb-c.o: build/proto/etcd.pb-c.c
 	$(call show,CC  )
 	$(Q)$(SIMULATION_COMPILE) -o $@ $<
 

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds etcd and its tools with Go: the newest release of a minor version, or the given release.
+# Builds etcd and its tools with Go: the newest release of a minor version, the given release, or the
+# newest preview of the next minor version.
 #
-#   build_etcd.sh 3.7|3.5.30 DIR     -> DIR/etcd, DIR/etcdctl, DIR/etcdutl
+#   build_etcd.sh 3.7|3.5.30|next DIR     -> DIR/etcd, DIR/etcdctl, DIR/etcdutl
 #
 # If DIR has the newest release, or Go cannot list the releases, DIR is not changed. Ends with status
 # 3 and one line on standard error if there is no Go, no such release, or the download fails.
@@ -23,8 +24,14 @@ keep() {
 command -v go >/dev/null || keep "there is no Go to build it ('make test-go' installs Go)"
 versions=$(go list -m -versions go.etcd.io/etcd/server/v3 2>&1) ||
   keep "Go cannot list its versions: $(echo "$versions" | tail -n 1)"
-newest=$(echo "$versions" | tr ' ' '\n' | grep -Ex "v$wanted(\.[0-9]+)?" | sort -V | tail -n 1)
-test -n "$newest" || skip "Go has no such release (the first ones are those of 3.5)"
+list() { echo "$versions" | tr ' ' '\n' | grep -Ex "$1" | sort -V | tail -n 1; }
+if [ "$wanted" = next ]; then
+  newest=$(list 'v[0-9.]+-(alpha|beta|rc).*')
+  test -n "$newest" && test -z "$(list "${newest%%-*}")" || skip "there is no preview of a later version"
+else
+  newest=$(list "v$wanted(\.[0-9]+)?")
+  test -n "$newest" || skip "Go has no such release (the first ones are those of 3.5)"
+fi
 if [ -x etcd ] && [ "$(cat version 2>/dev/null)" = "$newest" ]; then exit 0; fi
 
 echo "Building etcd $newest (a minute)"
