@@ -8,6 +8,7 @@
 --   regression   the number of the regression whose bug it is; nil: it never was in etcdlock
 --   simulator    true: noticed by the simulator, within |histories| (nil: 2,500)
 --   spec         noticed by this spec
+--   gone    instead of all but |regression|: why no small patch can bring the bug back
 --   model   noticed by the model of the lease, run with these options (spec/model/lease_model.c)
 --   from_schedule   the seed of the first schedule; nil: 1
 return {

@@ -1,8 +1,10 @@
 -- Tries the known mutants (known.lua): each must apply, and be noticed by what it names.
 --
---   make known-mutants ONLY="src/protocol/entry.c 131"
+--   make known-mutants ONLY="src/protocol/entry.c 131" MOST=4 SEED=1
 --
--- |ONLY| selects the mutants of these files, or those of these regressions; empty: all.
+-- |ONLY| selects the mutants of these files, or those of these regressions; empty: all. Of these,
+-- at most |MOST| are tried, which |SEED| selects; empty: all. The mutants of the model are those
+-- of spec/model/run.lua.
 
 local known = require "spec.mutants.known"
 local patch = require "spec.mutants.patch"
@@ -32,16 +34,33 @@ local function judge(mutant)
   return tree.failing_spec(mutant.spec, LONGEST), mutant.spec
 end
 
-local noticed, missed = 0, 0
-tree.create()
-for _, mutant in ipairs(known) do
-  if not mutant.model and is_selected(mutant, os.getenv "ONLY" or "") then
-    local text = patch(assert(read_file(mutant.file)), mutant)
-    local by, tried = tree.with(mutant.file, text, function() return judge(mutant) end)
-    noticed, missed = noticed + (by and 1 or 0), missed + (by and 0 or 1)
-    print(("%s  %s (%s)"):format(by and "noticed" or "MISSED ", mutant.name, by or tried))
-    io.stdout:flush()
+-- Returns the mutants to try.
+local function select()
+  local only, most = os.getenv "ONLY" or "", tonumber(os.getenv "MOST")
+  local list = {}
+  for _, mutant in ipairs(known) do
+    if not mutant.model and not mutant.gone and is_selected(mutant, only) then
+      list[#list + 1] = mutant
+    end
   end
+  math.randomseed(tonumber(os.getenv "SEED") or 1)
+  while #list > (most or #list) do table.remove(list, math.random(#list)) end
+  return list
+end
+
+-- A patch that no longer applies fails the list, also if it is not tried now.
+for _, mutant in ipairs(known) do
+  if not mutant.gone then patch(assert(read_file(mutant.file)), mutant) end
+end
+local list = select()
+local noticed, missed = 0, 0
+if list[1] then tree.create() end
+for _, mutant in ipairs(list) do
+  local text = patch(assert(read_file(mutant.file)), mutant)
+  local by, tried = tree.with(mutant.file, text, function() return judge(mutant) end)
+  noticed, missed = noticed + (by and 1 or 0), missed + (by and 0 or 1)
+  print(("%s  %s (%s)"):format(by and "noticed" or "MISSED ", mutant.name, by or tried))
+  io.stdout:flush()
 end
 print(("%d passed, %d failed"):format(noticed, missed))
 os.exit(missed == 0)
