@@ -217,3 +217,37 @@ it('a read fails with "protocol" if the answer has no revision', function()
   server:replace("Txn", protobuf.bytes(1, protobuf.number(1, 1)) .. SUCCEEDED .. range(3), 1)
   assert_fails("protocol", client:queue "a")
 end)
+
+-- Regression 246. After an answer with the revision 2^63 - 1, the client did not notice any more
+-- that etcd's revision had gone back.
+local HUGE = ("\255"):rep(8) .. "\127" -- 2^63 - 1
+local HUGE_HEADER = protobuf.bytes(1, "\24" .. HUGE)
+
+it("an answer with an impossible revision is not used", function()
+  local lock = assert(client:lock "a")
+  clients.await_watched(client, lock)
+  server:extend("Txn", HUGE_HEADER, 1)
+  assert.matches(TXN, assert_fails("protocol", lock:get(prefix .. "data")), 1, true)
+  server:forge("Txn", SUCCEEDED .. protobuf.bytes(3, protobuf.bytes(1, protobuf.bytes(2,
+    protobuf.bytes(1, prefix .. "data") .. "\16" .. HUGE))), 1)
+  assert.matches(TXN, assert_fails("protocol", lock:get(prefix .. "data")), 1, true)
+  assert.is_false(lock:get(prefix .. "data"))
+  assert.is_true(lock:unlock())
+end)
+
+it("a lease whose grant has an impossible revision is not used", function()
+  server:extend("LeaseGrant", HUGE_HEADER, 1)
+  local message = assert_fails("protocol", client:lock("a", { timeout = 5 }))
+  assert.matches("the answer to a LeaseGrant cannot be read", message, 1, true)
+  assert.is_true(assert(client:lock "a"):unlock())
+end)
+
+it("a watch whose first message has an impossible revision is created again", function()
+  local holder = connect { elsewhere = true, ttl = 30 }
+  local lock = assert(holder:lock "a")
+  server:extend("Watch", HUGE_HEADER, 1)
+  local waiter = assert(client:lock_async "a")
+  wait.eventually(function() return server:calls "Watch" == 2 end, 5, "a second stream")
+  assert.is_true(lock:unlock())
+  assert.is_true(clients.granted(waiter):unlock())
+end)

@@ -10,6 +10,7 @@
 #include "base/container_of.h"
 #include "base/random.h"
 #include "etcd.pb-c.h"
+#include "etcd/txn.h"
 #include "net/stream.h"
 
 /* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */
@@ -48,6 +49,12 @@ static void finish(lease_call *call, const el_lease_answer *answer) {
   free(call);
 }
 
+/* Returns whether an answer can have |header|. */
+static bool is_header(const Etcd__ResponseHeader *header) {
+  return header != NULL && header->revision >= 0 &&
+         header->revision <= EL_REVISION_MAX;
+}
+
 static void unreadable(el_error *err, const char *from, const char *what) {
   el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s cannot be read",
                from, what);
@@ -76,8 +83,9 @@ static void on_grant_answer(void *arg, const el_call_answer *rpc_answer) {
   if (answer.err.code == EL_OK) {
     Etcd__LeaseGrantResponse *message = etcd__lease_grant_response__unpack(
         NULL, rpc_answer->len, rpc_answer->bytes);
-    if (message == NULL || message->header == NULL || message->id != call->id ||
-        message->ttl <= 0 || message->ttl > TTL_MAX_S) {
+    if (message == NULL || !is_header(message->header) ||
+        message->id != call->id || message->ttl <= 0 ||
+        message->ttl > TTL_MAX_S) {
       unreadable(&answer.err, rpc_answer->from, "LeaseGrant");
     } else if (is_enough(&answer.err, rpc_answer->from, message->ttl,
                          call->ttl_s)) {
@@ -168,8 +176,8 @@ static void on_ttl_answer(void *arg, const el_call_answer *rpc_answer) {
   if (rpc_answer->err.code == EL_OK) {
     message = etcd__lease_time_to_live_response__unpack(NULL, rpc_answer->len,
                                                         rpc_answer->bytes);
-    if (message == NULL || message->header == NULL || message->id != call->id ||
-        message->ttl > TTL_MAX_S) {
+    if (message == NULL || !is_header(message->header) ||
+        message->id != call->id || message->ttl > TTL_MAX_S) {
       unreadable(&answer.lease.err, rpc_answer->from, "LeaseTimeToLive");
     } else {
       read_time_to_live(message, &answer);
@@ -298,7 +306,8 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   el_lease_answer answer = {.sent_ms = it->sent_ms};
   Etcd__LeaseKeepAliveResponse *message =
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
-  if (message == NULL || message->header == NULL || message->ttl > TTL_MAX_S) {
+  if (message == NULL || !is_header(message->header) ||
+      message->ttl > TTL_MAX_S) {
     unreadable(&answer.err, el_stream_address(it->st), "LeaseKeepAlive");
     answer.id = ka->id;
   } else {

@@ -15,6 +15,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
+/* The largest revision that an answer may have; with a larger one it cannot be read. etcd would
+ * need centuries to get there, and arithmetic on smaller ones cannot overflow. */
+#define EL_REVISION_MAX (INT64_MAX / 2)
+
 /* el_compare is a condition on a key, or on all keys of a range. For a range, the condition must
  * hold for each key. A range without keys is compared like a key with revision 0 and lease 0. */
 typedef struct el_compare {

@@ -10,6 +10,7 @@
 #include "base/jitter.h"
 #include "base/random.h"
 #include "etcd.pb-c.h"
+#include "etcd/txn.h"
 #include "net/stream.h"
 
 enum {
@@ -179,11 +180,18 @@ static void on_events(el_watches *watches, int64_t id,
   }
 }
 
-/* Returns whether |message| has all fields that are read. */
+static bool is_revision(int64_t rev) {
+  return rev >= 0 && rev <= EL_REVISION_MAX;
+}
+
+/* Returns whether |message| has all fields that are read, with possible values. */
 static bool is_whole(const Etcd__WatchResponse *message) {
-  if (message->header == NULL) return false;
+  if (message->header == NULL || !is_revision(message->header->revision)) {
+    return false;
+  }
   for (size_t i = 0; i < message->n_events; i++) {
-    if (message->events[i]->kv == NULL) return false;
+    const Etcd__KeyValue *kv = message->events[i]->kv;
+    if (kv == NULL || !is_revision(kv->mod_revision)) return false;
   }
   return true;
 }
