@@ -126,6 +126,40 @@ local function find_by_alias(options, field)
   end
 end
 
+-- Returns the number of letters to insert, remove, replace or swap with the next one, to make `to`
+-- of `from` (the optimal string alignment distance).
+local function distance(from, to)
+  local last, row = {}, {}
+  for j = 0, #to do
+    row[j] = j
+  end
+  for i = 1, #from do
+    local before = last
+    last, row = row, { [0] = i }
+    for j = 1, #to do
+      local a, b = from:sub(i, i), to:sub(j, j)
+      row[j] = math.min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a == b and 0 or 1))
+      if i > 1 and j > 1 and a == to:sub(j - 1, j - 1) and from:sub(i - 1, i - 1) == b then
+        row[j] = math.min(row[j], before[j - 2] + 1)
+      end
+    end
+  end
+  return row[#to]
+end
+
+-- Returns the option whose name differs least from `field`, in a third of its letters at most; nil
+-- if there is none.
+local function find_similar(options, field)
+  local best, least
+  for name in pairs(options) do
+    local n = distance(normalize(field), normalize(name))
+    if n <= #field / 3 and (not least or n < least or n == least and name < best) then
+      best, least = name, n
+    end
+  end
+  return best
+end
+
 -- Returns an example of a table of these options.
 local function show_example(options)
   return options.endpoints and '{ endpoints = "127.0.0.1:2379" }'
@@ -142,7 +176,9 @@ local function raise_unknown(where, field, options, elsewhere)
   if other and not meant then
     M.raise(string.format("%s: option %s belongs to %s", where, shown, elsewhere[other]))
   end
-  local hint = meant and (options[meant].hint or "did you mean " .. meant .. "?")
+  local hint = meant and options[meant].hint
+  meant = meant or find_similar(options, field)
+  hint = hint or meant and "did you mean " .. meant .. "?"
   M.raise(string.format("%s: unknown option %s%s", where, shown, hint and "; " .. hint or ""))
 end
 

@@ -163,7 +163,7 @@ M.OPTIONS = {
   server_name = text_option("sni"),
   insecure_transport = { type = "boolean" },
   user = text_option("username", "user_name"),
-  password = text_option(),
+  password = text_option("pass", "passwd", "pwd", "secret"),
   token = text_option(),
   allow_plaintext_auth = { type = "boolean" },
   handoff = {

@@ -190,8 +190,13 @@ M.traceback = coroutines.get_traceback
 --   backup
 -- @field max_hold the time of `max_hold`, or of `lock:expire`, is over
 
--- Raises for a call of the client that was made at the module, such as etcdlock.lock(name).
+-- Raises for a call of the client that was made at the module, such as etcdlock.lock(name), and for
+-- a constructor of another name.
 setmetatable(M, { __index = function(_, name)
+  if name == "new" or name == "client" or name == "open" then
+    check.raise(string.format("etcdlock.%s: there is no such function; write "
+      .. "etcdlock.connect { endpoints = \"127.0.0.1:2379\" }", name))
+  end
   if type(name) == "string" and not name:find "^_" and Client[name] then
     check.raise(string.format("etcdlock.%s: it is a call of a client: local client ="
       .. " assert(etcdlock.connect()); client:%s(…)", name, name))

@@ -56,6 +56,17 @@ describe("a refused call", function()
     assert_no_secret(tostring(client))
   end)
 
+  it("says so if the wrong password ends with a line break", function()
+    for _, wrong in ipairs { PASSWORD .. "\n", PASSWORD .. "\r" } do
+      local client = connect { password = wrong }
+      local message = assert_fails("unauthenticated", client:lock "a")
+      assert.matches("password is wrong; the password ends with a line break$", message)
+      assert_no_secret(message)
+    end
+    local message = assert_fails("unauthenticated", connect { password = WRONG }:lock "a")
+    assert.matches("password is wrong$", message)
+  end)
+
   it("costs at most 2 requests, averaged over 100 calls with a wrong password", function()
     local client = connect { password = WRONG }
     for _ = 1, 100 do assert.is_nil((client:try_lock "a")) end

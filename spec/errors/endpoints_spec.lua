@@ -12,8 +12,8 @@ end
 
 describe("connect refuses", function()
   for _, endpoint in ipairs {
-    "h:\t2379", "h: 2379", "h:+80", "h:-80", "h:0x50", "h:80 ", "h:", "h:0", "h:65536",
-    "h:4294967376", "[]:1", "[:1", "[1]:1", "[::1:1", "[::1]]:1", "[[::1]:1", "[127.0.0.1]:1",
+    "h:\t2379", "h: 2379", "h:+80", "h:-80", "h:0x50", "h:80 ", "h:", "[]:1",
+    "[:1", "[1]:1", "[::1:1", "[::1]]:1", "[[::1]:1", "[127.0.0.1]:1",
     "[::1%]:1", "[::1%a b]:1", "[::1%a]b]:1", "h\n:1", "h\1:1", "h%41:1", 'h":1', "h\\:1",
     "h\195\164:1", "h[1]:1", "h;x:1", "http://h:+80", "https://[]:1", "ftp://a:1", "a:port",
     "http://", "a b:1",
@@ -23,6 +23,15 @@ describe("connect refuses", function()
         .. "unix:path$", refusal(endpoint))
     end)
   end
+
+  it("a number that is no port", function()
+    for _, port in ipairs { "0", "65536", "99999", "4294967376" } do
+      for _, host in ipairs { "127.0.0.1", "http://h", "[::1]" } do
+        assert.equal(('etcdlock.connect: endpoint "%s:%s" has the port %s, wanted 1 to 65535')
+          :format(host, port, port), refusal(host .. ":" .. port))
+      end
+    end
+  end)
 
   it("unix paths of more than 107 bytes", function()
     for _, scheme in ipairs { "unix:", "unix://", "unixs:", "unixs://" } do

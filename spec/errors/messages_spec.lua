@@ -94,7 +94,9 @@ describe("an option of another function", function()
     assert_raises('etcdlock.connect: option "max_hold" belongs to client:lock', function()
       etcdlock.connect { max_hold = 5 }
     end)
-    assert_raises('unknown option "max_holt"', function() client:lock("a", { max_holt = 5 }) end)
+    assert_raises('unknown option "max_holt"; did you mean max_hold?', function()
+      client:lock("a", { max_holt = 5 })
+    end)
   end)
 end)
 

@@ -122,6 +122,13 @@ describe("the message", function()
     assert.error_matches(call, expected .. "$")
   end
 
+  it("about a constructor of another name names connect", function()
+    for _, name in ipairs { "new", "client", "open" } do
+      assert_matching(("etcdlock.%s: there is no such function; write etcdlock.connect { .* }")
+        :format(name), function() etcdlock[name] { endpoints = "127.0.0.1:2379" } end)
+    end
+  end)
+
   it("about an unknown option suggests the option with another name", function()
     for wrong, right in pairs {
       endpoint = "endpoints", hosts = "endpoints", host = "endpoints", port = "endpoints",
@@ -131,7 +138,21 @@ describe("the message", function()
       assert_matching(('etcdlock.connect: unknown option "%s"; did you mean %s%%?')
         :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)
     end
+    for wrong, right in pairs {
+      timout = "timeout", prefx = "prefix", pass = "password", passwort = "password",
+      endpont = "endpoints", usr = "user", tll = "ttl",
+    } do
+      assert_matching(('etcdlock.connect: unknown option "%s"; did you mean %s%%?')
+        :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)
+    end
     local client = connect()
+    for wrong, right in pairs {
+      timout = "timeout", timeuot = "timeout", lingr = "linger", max_holds = "max_hold",
+      ownr = "owner",
+    } do
+      assert_matching(('client:lock: unknown option "%s"; did you mean %s%%?')
+        :format(wrong, right), function() client:lock("a", { [wrong] = 5 }) end)
+    end
     for wrong, text in pairs {
       exptime = "the client renews its locks; max_hold limits the time of a hold",
       wait_timeout = "did you mean timeout%?",

@@ -1,6 +1,7 @@
 /* auth: authentication. */
 #include "etcd/auth.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +200,19 @@ static void note_refusal(el_auth *auth, const el_error *err) {
   if (auth->n_refusals < REFUSED_DOUBLINGS) auth->n_refusals++;
 }
 
+/* If the password ends with a line break, which a file may have added, says so in |err|. */
+static void explain_refusal(const el_auth *auth, el_error *err) {
+  size_t len = auth->password != NULL ? strlen(auth->password) : 0;
+  char text[sizeof err->text];
+  if (err->code != EL_UNAUTHENTICATED || len == 0 ||
+      (auth->password[len - 1] != '\n' && auth->password[len - 1] != '\r')) {
+    return;
+  }
+  snprintf(text, sizeof text, "%.*s; the password ends with a line break",
+           (int)sizeof text - 40, err->text);
+  memcpy(err->text, text, sizeof text);
+}
+
 static void note_failure(el_auth *auth, const el_error *err) {
   auth->failure = *err;
   if (err->is_definite && !err->is_retriable) {
@@ -290,6 +304,7 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
     get_token(auth);
     return;
   } else {
+    explain_refusal(auth, &err);
     note_failure(auth, &err);
     leave_if_silent(auth, &it, &err);
   }

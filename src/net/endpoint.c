@@ -111,6 +111,20 @@ static bool correct_ipv6(char *to, size_t size, const char *text) {
   return true;
 }
 
+/* Returns whether |text| is a host and a number that is no port. */
+static bool has_bad_port(const char *text) {
+  const char *colon = strrchr(text, ':');
+  size_t len = colon != NULL ? (size_t)(colon - text) : 0;
+  if (len == 0 || colon[1] == '\0' ||
+      strspn(colon + 1, "0123456789") < strlen(colon + 1)) {
+    return false;
+  }
+  return !is_port(colon + 1) &&
+         (is_host(text, len) ||
+          (len > 2 && text[0] == '[' && text[len - 1] == ']' &&
+           is_ipv6(text + 1, len - 2)));
+}
+
 /* Fills |err| with the problem of |text|, and with a correction if one can be guessed. |rest| is
  * the part of |text| after the scheme. */
 static void explain(el_error *err, const char *text, const char *rest,
@@ -143,6 +157,10 @@ static void explain(el_error *err, const char *text, const char *rest,
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" has no port; write \"%.*s%s:2379\"", text,
                  scheme, text, guess);
+  } else if (has_bad_port(guess)) {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" has the port %s, wanted 1 to 65535", text,
+                 strrchr(guess, ':') + 1);
   } else if (correct_ipv6(corrected, sizeof corrected, guess)) {
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" is not [IPv6 address]:port; write "
