@@ -505,8 +505,8 @@ local function check_other_keys(queues, counts, known)
   end
 end
 
-local DEADLOCK = "possible deadlock: %s; take these locks with one multi_lock, or everywhere in the"
-  .. " same order"
+local DEADLOCK, ORDER_REMEDY = "possible deadlock: ",
+  "take these locks with one multi_lock, or everywhere in the same order"
 
 -- Returns the words for the client of an entry.
 local function name_process(entry)
@@ -537,7 +537,7 @@ local function list_waits(queues)
 end
 
 -- Returns the tokens of the entries in the waits path[first] to path[#path], a circle: the waiter
--- of each one holds the lock of the next one. Also returns the text of a note.
+-- of each one holds the lock of the next one. Also returns the text of a problem.
 local function describe_circle(path, first, known)
   local tokens, parts = {}, {}
   for i = #path, first, -1 do
@@ -547,11 +547,11 @@ local function describe_circle(path, first, known)
     tokens[#tokens + 1] = ("%.0f %.0f"):format(wait.holder.token, wait.waiter.token)
   end
   table.sort(tokens)
-  return table.concat(tokens, " "), DEADLOCK:format(table.concat(parts, "; "))
+  return table.concat(tokens, " "), DEADLOCK .. table.concat(parts, "; ")
 end
 
 -- Returns clients that wait for each other in a circle, a table: the tokens of their entries -> the
--- text of a note. Of circles that overlap, it has at least one.
+-- text of a problem. Of circles that overlap, it has at least one.
 local function find_deadlocks(queues, known)
   local waits, by_lease, found = list_waits(queues), {}, {} -- by_lease: that of the holder
   for _, wait in ipairs(waits) do
@@ -589,7 +589,7 @@ local function check_lock_order(client, queues, known)
     uv.sleep(SECOND_LOOK * 1000)
     for tokens, text in pairs(find_deadlocks(client:queues() or {}, known)) do
       if first[tokens] then
-        print_note(text)
+        print_problem(text, ORDER_REMEDY)
       end
     end
   end
