@@ -1,12 +1,32 @@
 /* clock: the only clock that etcdlock uses. */
 #include "base/clock.h"
 
+#include <errno.h>
 #include <time.h>
 
-int64_t el_now_us(void) {
+#include "base/text.h"
+
+/* Later than all times that the clock has shown, and that were derived from them. */
+#define FAR_FUTURE_US (INT64_MAX / 4)
+
+static int64_t read_us(clockid_t clock) {
   struct timespec ts;
-  clock_gettime(CLOCK_BOOTTIME, &ts);
+  if (clock_gettime(clock, &ts) != 0) return -1;
   return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+bool el_clock_works(el_error *err) {
+  if (read_us(CLOCK_BOOTTIME) >= 0) return true;
+  el_error_set(err, EL_INVALID,
+               "this system does not have the clock that etcdlock needs, "
+               "CLOCK_BOOTTIME: %s; some sandboxes lack it",
+               el_errno_text(errno));
+  return false;
+}
+
+int64_t el_now_us(void) {
+  int64_t now_us = read_us(CLOCK_BOOTTIME);
+  return now_us >= 0 ? now_us : FAR_FUTURE_US + read_us(CLOCK_MONOTONIC);
 }
 
 int64_t el_now_ms(void) { return el_now_us() / 1000; }

@@ -2,11 +2,20 @@
 #ifndef ETCDLOCK_BASE_CLOCK_H
 #define ETCDLOCK_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/error.h"
+
+/* el_clock_works returns whether the clock can be read. Otherwise returns false and fills |err|.
+ * Some sandboxes do not have the clock. @thread any */
+bool el_clock_works(el_error *err);
 
 /* el_now_ms returns the milliseconds on CLOCK_BOOTTIME. This clock is monotonic, and also counts
  * the time while the machine is suspended. So after a suspension that is longer than a lease, the
- * lease counts as expired. @thread any */
+ * lease counts as expired. If the clock cannot be read any more, all earlier times have
+ * passed, so holds and waits end; from then on it shows CLOCK_MONOTONIC plus an offset.
+ * @thread any */
 int64_t el_now_ms(void);
 
 /* el_now_us returns the microseconds on CLOCK_BOOTTIME. @thread any */

@@ -479,7 +479,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   el_loop *loop;
   sigset_t before;
   int rc;
-  if (!has_room(err)) return NULL;
+  if (!el_clock_works(err) || !has_room(err)) return NULL;
   loop = calloc(1, sizeof *loop);
   if (loop == NULL) {
     el_error_set(err, EL_NOMEM, "not enough memory for a client");

@@ -1,10 +1,11 @@
-/* A library for LD_PRELOAD that gives a process another machine: CORES cores, and at most THREADS
- * threads. */
+/* A library for LD_PRELOAD that gives a process another machine: CORES cores, at most THREADS
+ * threads, and no CLOCK_BOOTTIME as soon as the file NO_CLOCK exists. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 long sysconf(int name) {
@@ -34,4 +35,15 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
   const char *most = getenv("THREADS");
   if (most != NULL && count_threads() >= atol(most)) return EAGAIN;
   return real(thread, attr, run, arg);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int (*real)(clockid_t, struct timespec *) =
+      (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+  const char *file = getenv("NO_CLOCK");
+  if (clock == CLOCK_BOOTTIME && file != NULL && access(file, F_OK) == 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return real(clock, now);
 }
