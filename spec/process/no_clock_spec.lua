@@ -37,7 +37,8 @@ after_each(function()
 end)
 
 it("connect fails without the clock, and names it", function()
-  assert.matches("^invalid\t.*CLOCK_BOOTTIME: Invalid argument; some sandboxes lack it\n$", run(file))
+  assert.matches("^invalid\t.*CLOCK_BOOTTIME: Invalid argument; some sandboxes lack it\n$",
+    run(file))
 end)
 
 it("holds and waits end if the clock is gone later", function()

@@ -276,7 +276,8 @@ end
 
 -- With --once-per, records the run if it was successful: the exit status of the child, `status`, is
 -- 0, and etcdlock has not sent TERM to the child. A run that is not recorded may be repeated in the
--- same period. Returns `status`; or, if the run could not be recorded, another exit status.
+-- same period. Returns `status` and whether the run is recorded; or, if the run could not be
+-- recorded, another exit status.
 local function record(self, status)
   if not self._args.once_per or status ~= EXIT.OK or self._is_terminated then
     return status
@@ -287,7 +288,7 @@ local function record(self, status)
     is_recorded, message, code = once.record(self._lock, self._started_at)
   until code ~= "unavailable"
   if is_recorded or is_unknown and once.is_recorded(self._lock, self._started_at) then
-    return status
+    return status, true
   end
   report.print_message(is_unknown
       and "lock %s: it is not known whether the run is recorded; if not, the next start repeats it"
@@ -318,16 +319,19 @@ local function keep(self)
   return true
 end
 
--- Releases the lock. `status` is the exit status of the child, `was_held` the result of `keep`.
--- Returns LOST if etcdlock has sent TERM because of a loss or --max-hold, or if the lock is found
--- lost at the release and `was_held` is false. Otherwise returns `status`.
-local function release(self, status, was_held)
+-- Releases the lock. `status` is the exit status of the child, `was_held` tells whether the lock
+-- was still held when the child had ended, `is_recorded` whether its run is recorded. Returns LOST
+-- if etcdlock has sent TERM because of a loss or --max-hold, or if the lock is found lost at the
+-- release and `was_held` is false. Otherwise returns `status`.
+local function release(self, status, was_held, is_recorded)
   local released, message, code = self._lock:unlock()
   if code == "unavailable" then
     if not self._args.quiet then -- no error: the lock will be free
       report.print_message("lock %s: etcd has not confirmed the release; the lock is free after its"
         .. " TTL and lock delay at the latest", quote(self._args.name))
     end
+  elseif code == "lost" and is_recorded then
+    report.print_message("%s, after the command had ended; its run is recorded", message)
   elseif not released and not self._is_terminated then
     settings.fail(message, code)
   end
@@ -348,16 +352,18 @@ end
 
 -- Carries out the whole run. Returns the exit status.
 local function run(self)
-  local status, failed
+  local status, failed, is_recorded
   self._lock, status = acquire(self)
   if not self._lock then
     return status
   end
   status, failed = run_child(self)
-  status = status and record(self, status)
-  local was_held = status and keep(self)
+  if status then
+    status, is_recorded = record(self, status) -- only a holder can record it
+  end
+  local was_held = status and keep(self) or is_recorded
   self._is_done = true
-  return release(self, status or failed, was_held)
+  return release(self, status or failed, was_held, is_recorded)
 end
 
 -- Returns the arguments of the subcommand, quoted for a shell if necessary, each after a blank.
