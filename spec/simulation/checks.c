@@ -75,6 +75,9 @@ typedef struct name_record {
       chain_token; /* the holds with this token, of which the first began at |chain_us| */
   int64_t chain_us;
   int n_holds;
+  /* a hold of this token was released while another user of |passed_program| waited for the key */
+  int64_t passed_token, passed_us;
+  int passed_program;
 } name_record;
 
 /* A lease with which a client has put keys. */
@@ -364,6 +367,44 @@ static void check_fairness(const user *of, int name) {
                   describe(of), record->n_holds,
                   (double)(world_now_us() - record->chain_us) / WORLD_MS);
   }
+}
+
+static bool waits_beside(const user *it, const user *of) {
+  return it != of && it->state == USER_WAITS && !it->wish.try_once &&
+         it->wish.mode == of->wish.mode &&
+         it->wish.names[0] == of->wish.names[0];
+}
+
+/* |of| is about to release. Within the limits of check_fairness its key passes on to the next user
+ * of its program, which saves two writes. */
+static void record_handoff(const user *of) {
+  name_record *record = &checks.names[of->wish.names[0]];
+  if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
+      of->in->lingering > 0 || of->wish.max_hold_ms > 0 || !checks.is_calm ||
+      checks.options.has_admin || record->chain_token != of->token ||
+      record->n_holds >= of->in->handoff ||
+      world_now_us() >= record->chain_us + HANDOFF_US / 2) {
+    return;
+  }
+  for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
+    if (waits_beside(it, of)) {
+      record->passed_token = of->token;
+      record->passed_us = world_now_us();
+      record->passed_program = of->in->process.id;
+    }
+  }
+}
+
+static void check_handoff(const user *of) {
+  name_record *record = &checks.names[of->wish.names[0]];
+  if (record->passed_token != 0 &&
+      record->passed_program == of->in->process.id && !of->wish.try_once &&
+      (of->wish.mode == EL_MODE_LOCK || of->wish.mode == EL_MODE_WRITE) &&
+      of->joined_us < record->passed_us && of->token != record->passed_token) {
+    world_violate("handoff", "%s has waited for token %" PRId64, describe(of),
+                  record->passed_token);
+  }
+  record->passed_token = 0;
 }
 
 /* The users of one program wait in one queue for each kind of lock. Not checked: readers, which
@@ -707,6 +748,7 @@ static void check_grant(user *of) {
     world_violate("a grant has its keys", "%s", describe(of));
   }
   check_turn(of);
+  check_handoff(of);
   check_delays(of);
   for (int i = 0; i < of->wish.n_names; i++) {
     check_queue(of, of->wish.names[i]);
@@ -782,6 +824,7 @@ void checks_on_release(user *of) {
   holds(of, &left_us); /* records the lock delay */
   if (of->in->is_closing) return;
   check_loss(of);
+  record_handoff(of);
   world_trace("%s releases", describe(of));
 }
 
