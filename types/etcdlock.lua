@@ -176,6 +176,7 @@ local client = {}
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:lock(name, opts) end
 
 ---Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
@@ -190,6 +191,7 @@ function client:lock(name, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:try_lock(name, opts) end
 
 ---Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
@@ -210,10 +212,11 @@ function client:try_lock(name, opts) end
 ---Fails as client:lock, not_held: followed by true and the results if `fn` has run.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
----@param fn fun(lock: etcdlock.Lock): ... called with the lock
----@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the lock
+---@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function client:with_lock(name, opts, fn) end
 
 ---Starts to take a lock and returns at once, for an event loop of your own. The owner is the
@@ -226,6 +229,7 @@ function client:with_lock(name, opts, fn) end
 ---@return etcdlock.Pending|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:lock_async(name, opts) end
 
 ---Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
@@ -236,6 +240,7 @@ function client:lock_async(name, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:read_lock(name, opts) end
 
 ---As `client:try_lock`, for a read lock.
@@ -245,6 +250,7 @@ function client:read_lock(name, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:try_read_lock(name, opts) end
 
 ---As `client:with_lock`, for a read lock.
@@ -252,10 +258,11 @@ function client:try_read_lock(name, opts) end
 ---Fails as client:with_lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
----@param fn fun(lock: etcdlock.Lock): ... called with the lock
----@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the lock
+---@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function client:with_read_lock(name, opts, fn) end
 
 ---As `client:lock_async`, for a read lock.
@@ -265,6 +272,7 @@ function client:with_read_lock(name, opts, fn) end
 ---@return etcdlock.Pending|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:read_lock_async(name, opts) end
 
 ---Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
@@ -277,6 +285,7 @@ function client:read_lock_async(name, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:write_lock(name, opts) end
 
 ---As `client:try_lock`, for a write lock.
@@ -286,6 +295,7 @@ function client:write_lock(name, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:try_write_lock(name, opts) end
 
 ---As `client:with_lock`, for a write lock.
@@ -293,10 +303,11 @@ function client:try_write_lock(name, opts) end
 ---Fails as client:with_lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
----@param fn fun(lock: etcdlock.Lock): ... called with the lock
----@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the lock
+---@overload fun(self: etcdlock.Client, name: string, fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function client:with_write_lock(name, opts, fn) end
 
 ---As `client:lock_async`, for a write lock.
@@ -306,6 +317,7 @@ function client:with_write_lock(name, opts, fn) end
 ---@return etcdlock.Pending|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:write_lock_async(name, opts) end
 
 ---Takes the locks of several names in one transaction: one hold with one token. In the queue of
@@ -321,6 +333,7 @@ function client:write_lock_async(name, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:multi_lock(names, opts) end
 
 ---As `client:try_lock`, for several names. If one of them is taken, the call takes none.
@@ -330,6 +343,7 @@ function client:multi_lock(names, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:try_multi_lock(names, opts) end
 
 ---As `client:with_lock`, for several names.
@@ -337,10 +351,11 @@ function client:try_multi_lock(names, opts) end
 ---Fails as client:with_lock.
 ---@param names string[] 1 to 60
 ---@param opts? etcdlock.LockOptions without `linger`
----@param fn fun(lock: etcdlock.Lock): ... called with the lock
----@overload fun(self: etcdlock.Client, names: string[], fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the lock
+---@overload fun(self: etcdlock.Client, names: string[], fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function client:with_multi_lock(names, opts, fn) end
 
 ---As `client:lock_async`, for several names.
@@ -350,6 +365,7 @@ function client:with_multi_lock(names, opts, fn) end
 ---@return etcdlock.Pending|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:multi_lock_async(names, opts) end
 
 ---Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in the
@@ -362,6 +378,7 @@ function client:multi_lock_async(names, opts) end
 ---@return etcdlock.Semaphore|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:semaphore(name, n) end
 
 ---Creates an election: the first candidate in the queue of the name leads and publishes a value,
@@ -371,6 +388,7 @@ function client:semaphore(name, n) end
 ---@return etcdlock.Election|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:election(name) end
 
 ---Returns a function. A call of this function takes the lock, passes its arguments to `fn`, and
@@ -388,6 +406,7 @@ function client:wrap(name, opts, fn) end
 ---@return etcdlock.Member[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:status() end
 
 ---Returns counters since `connect`. Sends no request.
@@ -395,6 +414,7 @@ function client:status() end
 ---@return etcdlock.Stats|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:stats() end
 
 ---Returns a page with the client's [metrics](observability.md#metrics) in Prometheus' text format.
@@ -405,6 +425,7 @@ function client:stats() end
 ---@return string|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:metrics(opts) end
 
 ---Tells whether the client has a session that is known to be alive. The first use of the client
@@ -420,6 +441,7 @@ function client:alive() end
 ---@return etcdlock.seconds|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:ping() end
 
 ---Makes the client use `password` at its next login. Call it before you change the password of its
@@ -431,6 +453,7 @@ function client:ping() end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:set_password(password) end
 
 ---Returns the lease ID of the session.
@@ -458,6 +481,7 @@ function client:close() end
 ---@return etcdlock.Entry[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:queue(name) end
 
 ---Ends the hold with this token: deletes the key of the hold, so that the next waiter gets the
@@ -474,6 +498,7 @@ function client:queue(name) end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:break_lock(name, token) end
 
 ---Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
@@ -484,6 +509,7 @@ function client:break_lock(name, token) end
 ---@return etcdlock.Queue[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function client:queues(prefix) end
 
 ---@class etcdlock.Lock
@@ -565,6 +591,7 @@ function lock:resign() end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:expire(seconds) end
 
 ---Registers a function that is called once if the lock is lost. The function never runs by itself
@@ -590,6 +617,7 @@ function lock:on_lost(fn) end
 ---@return etcdlock.reason|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:wait_lost(timeout) end
 
 ---Asks etcd whether the lock is held. `lock:held` tells this without a request.
@@ -597,6 +625,7 @@ function lock:wait_lost(timeout) end
 ---@return true|nil
 ---@return etcdlock.seconds|string|nil message
 ---@return integer|etcdlock.code|nil code
+---@nodiscard
 function lock:check() end
 
 ---Writes a key in etcd, if the hold is still valid when etcd applies the write.
@@ -608,6 +637,7 @@ function lock:check() end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:put(key, value) end
 
 ---Deletes a key in etcd, if the hold is still valid when etcd applies the deletion.
@@ -617,6 +647,7 @@ function lock:put(key, value) end
 ---@return true|nil
 ---@return boolean|string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:delete(key) end
 
 ---Reads a key in etcd, if the hold is still valid when etcd reads it. After a failed read of a key,
@@ -627,6 +658,7 @@ function lock:delete(key) end
 ---@return string|any|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:get(key, default) end
 
 ---Applies several operations at once, all or none, if the hold is still valid when etcd applies
@@ -637,6 +669,7 @@ function lock:get(key, default) end
 ---@return (boolean|string)[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:txn(list) end
 
 ---Changes the leader's value, if this candidate still leads when etcd applies the change. Observers
@@ -649,6 +682,7 @@ function lock:txn(list) end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:proclaim(value) end
 
 ---Turns a write hold into a read hold, so that other readers may hold the lock at the same time. No
@@ -662,6 +696,7 @@ function lock:proclaim(value) end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function lock:downgrade() end
 
 ---@class etcdlock.Pending
@@ -672,6 +707,7 @@ local pending = {}
 ---@return etcdlock.Lock|false|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function pending:step() end
 
 ---Cancels the wait. If the lock was granted, but `step` has not returned it yet, `cancel` releases
@@ -701,6 +737,7 @@ function pending:getfd() end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function pending:receive() end
 
 ---Does nothing. copas calls it to set a timeout, but the timeout of the lock is an option of
@@ -738,6 +775,7 @@ local semaphore = {}
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function semaphore:lock(opts) end
 
 ---As `client:try_lock`, for a permit.
@@ -746,6 +784,7 @@ function semaphore:lock(opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function semaphore:try_lock(opts) end
 
 ---As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
@@ -753,10 +792,11 @@ function semaphore:try_lock(opts) end
 ---Raises an error of `fn`, the same object.
 ---Fails as client:with_lock.
 ---@param opts? etcdlock.LockOptions without `linger`
----@param fn fun(lock: etcdlock.Lock): ... called with the permit
----@overload fun(self: etcdlock.Semaphore, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the permit
+---@overload fun(self: etcdlock.Semaphore, fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function semaphore:with_lock(opts, fn) end
 
 ---As `client:lock_async`, for a permit.
@@ -765,6 +805,7 @@ function semaphore:with_lock(opts, fn) end
 ---@return etcdlock.Pending|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function semaphore:lock_async(opts) end
 
 ---Returns the number of free permits: `n` minus the number of entries that hold a permit or wait
@@ -773,6 +814,7 @@ function semaphore:lock_async(opts) end
 ---@return integer|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function semaphore:available() end
 
 ---Returns the name of the semaphore, without the client's prefix.
@@ -798,6 +840,7 @@ local election = {}
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function election:campaign(value, opts) end
 
 ---As `client:try_lock`, for the leadership.
@@ -807,6 +850,7 @@ function election:campaign(value, opts) end
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function election:try_campaign(value, opts) end
 
 ---As `client:with_lock`, for the leadership.
@@ -814,10 +858,11 @@ function election:try_campaign(value, opts) end
 ---Fails as client:with_lock.
 ---@param value string up to 4096 bytes
 ---@param opts? etcdlock.LockOptions without `linger` and `value`
----@param fn fun(lock: etcdlock.Lock): ... called with the leadership
----@overload fun(self: etcdlock.Election, value: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the leadership
+---@overload fun(self: etcdlock.Election, value: string, fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function election:with_leadership(value, opts, fn) end
 
 ---As `client:lock_async`, for the leadership.
@@ -827,6 +872,7 @@ function election:with_leadership(value, opts, fn) end
 ---@return etcdlock.Pending|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function election:campaign_async(value, opts) end
 
 ---Reads the current leader through a majority of etcd's members. [User data](README.md#terms) below
@@ -835,6 +881,7 @@ function election:campaign_async(value, opts) end
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|nil|etcdlock.code code
+---@nodiscard
 function election:leader() end
 
 ---Creates an observer, which reports the current leader, then each change of the leader or its
@@ -866,6 +913,7 @@ local observer = {}
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code
+---@nodiscard
 function observer:next(timeout) end
 
 ---Closes the observer: every later call fails with `closed`, also a call that waits now. `close`
@@ -889,6 +937,7 @@ local M = { _VERSION = "" }
 ---@return etcdlock.Client|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function M.connect(opts) end
 
 ---Runs a function while the default client holds a lock. All calls in a process share the default
@@ -897,10 +946,11 @@ function M.connect(opts) end
 ---Fails as client:with_lock, etcdlock.connect.
 ---@param name string name of the lock
 ---@param opts? etcdlock.LockOptions
----@param fn fun(lock: etcdlock.Lock): ... called with the lock
----@overload fun(name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
+---@param fn fun(lock: etcdlock.Lock): any... called with the lock
+---@overload fun(name: string, fn: fun(lock: etcdlock.Lock): any...): true|nil, any, ...
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
 function M.with_lock(name, opts, fn) end
 
 ---Joins several results of `client:metrics` into one page. Values with the same name and labels are

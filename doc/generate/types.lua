@@ -139,6 +139,15 @@ local function describe_overload(out, item, self)
     RETURNED[item.name] or "true|nil, any, ..."))
 end
 
+-- Functions that may fail, and whose results a program may ignore, because nothing is lost: what
+-- was to end has ended, or ends with the lease.
+local MAY_BE_IGNORED = { unlock = true, cancel = true, resign = true,
+  on_lost = true }
+
+local function must_be_used(item)
+  return item.fail and item.fail ~= "never" and not MAY_BE_IGNORED[item.name]
+end
+
 local function describe_function(out, item, class, self)
   out[#out + 1] = ""
   describe(out, item.text)
@@ -154,6 +163,7 @@ local function describe_function(out, item, class, self)
   end
   describe_overload(out, item, self)
   describe_results(out, item)
+  if must_be_used(item) then out[#out + 1] = "---@nodiscard" end
   out[#out + 1] = ("function %s%s%s(%s) end"):format(class, self and ":" or ".", item.name,
     table.concat(names, ", "))
 end

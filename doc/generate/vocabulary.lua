@@ -15,7 +15,7 @@ return {
   any = { luals = "any" },
   value = { luals = "any", shown = "the value" },
   ["function"] = { luals = "function" },
-  body = { luals = "fun(lock: etcdlock.Lock): ...", shown = "function" },
+  body = { luals = "fun(lock: etcdlock.Lock): any...", shown = "function" },
   listener = {
     luals = "fun(lock: etcdlock.Lock, reason: etcdlock.reason)", shown = "function",
   },

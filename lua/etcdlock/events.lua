@@ -21,7 +21,7 @@ Events.__index = Events
 -- ---- events and their text ----
 
 local LEAKED = "lock %s was released because its handle was collected as garbage;"
-  .. " keep the result of client:lock until unlock, or use with_lock"
+  .. " keep the result of client:lock (resty.etcdlock: the object) until unlock, or use with_lock"
 
 local LEAKED_IN_WITH = "lock %s was released because the coroutine that ran its with_lock was"
   .. " dropped and collected as garbage; keep the coroutine until it ends"

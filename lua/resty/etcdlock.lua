@@ -19,6 +19,7 @@ local M = { _VERSION = etcdlock._VERSION, _get_client = etcdlock._default_client
 local mt = { __index = M }
 
 local EXPTIME, TIMEOUT = 30, 5 -- seconds
+local NEVER = 1e9 -- seconds: an exptime of 0 means that the lock does not end by itself
 local KEY_MAX = 256 -- bytes
 
 --- Returns a module like this one whose locks use a client of their own. That client connects with
@@ -36,12 +37,16 @@ end
 
 --- The options of `new`.
 -- @table resty_options
--- @tfield[opt=30] seconds exptime time after which a lock ends by itself, more than 0
--- @tfield[opt=5] seconds timeout time to wait, at most `exptime`; 0: do not wait
+-- @tfield[opt=30] seconds exptime time after which a lock ends by itself; 0: it does not
+-- @tfield[opt=5] seconds timeout time to wait, at most `exptime`; 0 or less: do not wait
 -- @tfield[opt="that of `connect`"] client client a client of etcdlock
 -- @tfield[opt] any step ignored, because waiters do not poll
 -- @tfield[opt] any ratio ignored
 -- @tfield[opt] any max_step ignored
+
+local function is_time(seconds)
+  return type(seconds) == "number" and seconds >= 0 and seconds < math.huge
+end
 
 --- Creates an object that can hold one lock at a time. Sends no request.
 -- @function resty_lock:new
@@ -56,20 +61,20 @@ function M.new(self, name, opts)
   end
   opts = opts or {}
   local exptime = opts.exptime or EXPTIME
-  if type(exptime) ~= "number" or not (exptime > 0 and exptime < math.huge) then
-    return nil, "bad exptime: a finite number of seconds above 0 was wanted"
+  if not is_time(exptime) then
+    return nil, "bad exptime: 0 or a finite number of seconds was wanted"
   end
   local timeout = opts.timeout
-  local is_limit = type(timeout) == "number" and check.is_within(timeout, 0, math.huge)
-  if timeout ~= nil and not is_limit then
-    return nil, "bad timeout: 0 or more seconds were wanted"
+  if timeout ~= nil and (type(timeout) ~= "number" or timeout ~= timeout) then
+    return nil, "bad timeout: a number of seconds was wanted"
   end
   return setmetatable({
     name = name,
     client = opts.client,
     _get_client = (self or M)._get_client,
     exptime = exptime,
-    timeout = timeout and math.min(timeout, exptime) or TIMEOUT, -- as in resty.lock
+    -- as in resty.lock, where an exptime of 0 makes a timeout 0, too
+    timeout = timeout and math.max(0, math.min(timeout, exptime)) or TIMEOUT,
     held = nil, -- the lock of the last `lock`, which may have ended
   }, mt)
 end
@@ -87,14 +92,19 @@ local function get_held(self)
 end
 
 -- Returns the name of a lock in etcd. A key that is too long, or not allowed in a name, is replaced
--- by its digest. Two keys with the same digest only wait for each other.
+-- by its digest. Two keys with the same digest only wait for each other. Outside of nginx there is
+-- no digest: then returns nil, message.
 local function make_name(self, key)
   key = to_string(key)
   local name = self.name .. "/" .. key
-  if #key > KEY_MAX or key:find "%z" or core.reserved_end("/" .. name) then
-    return self.name .. "/md5/" .. ngx.md5(key)
+  if key == "" then
+    return nil, "empty key"
+  elseif #key <= KEY_MAX and not key:find "%z" and not core.reserved_end("/" .. name) then
+    return name
+  elseif not ngx then
+    return nil, "bad key: outside of nginx, one that the name of a lock can contain was wanted"
   end
-  return name
+  return self.name .. "/md5/" .. ngx.md5(key)
 end
 
 -- Clients that were used before (keys).
@@ -102,7 +112,8 @@ local used = setmetatable({}, { __mode = "k" })
 
 -- Takes a lock: lock | nil, message, code.
 local function take(self, client, name)
-  local opts = { timeout = self.timeout, max_hold = self.exptime, owner = self }
+  local opts = { timeout = self.timeout, owner = self }
+  opts.max_hold = self.exptime > 0 and self.exptime or nil
   if not used[client] and self.timeout > 0 then
     -- The client has yet to connect, and the timeout may be shorter than that takes. The timeout is
     -- meant for a wait for another holder, so a free lock gets the time of a try.
@@ -137,12 +148,16 @@ function M.lock(self, key)
     return nil, "locked"
   end
   self.held = nil
+  local name, problem = make_name(self, key)
+  if not name then
+    return nil, problem
+  end
   local client, message = get_client(self)
   if not client then
     return nil, message
   end
   local started_at = core.now()
-  local lock, reason, code = take(self, client, make_name(self, key))
+  local lock, reason, code = take(self, client, name)
   if lock then
     self.held = lock
     return lock._core:waited() and core.now() - started_at or 0
@@ -177,7 +192,7 @@ end
 
 --- Sets the time at which the lock ends by itself.
 -- @function resty_lock:expire
--- @tparam[opt=exptime] seconds time time from now, more than 0; `exptime` if left out
+-- @tparam[opt=exptime] seconds time time from now; 0: the lock does not end by itself
 -- @treturn true
 -- @fail text `unlocked`, or another message
 function M.expire(self, time)
@@ -186,10 +201,10 @@ function M.expire(self, time)
     return nil, "unlocked"
   end
   time = time or self.exptime
-  if type(time) ~= "number" or not (time > 0 and time < math.huge) then
-    return nil, "bad time: a finite number of seconds above 0 was wanted"
+  if not is_time(time) then
+    return nil, "bad time: 0 or a finite number of seconds was wanted"
   end
-  if not lock:expire(time) then
+  if not lock:expire(time > 0 and time or NEVER) then
     return nil, "unlocked"
   end
   return true

@@ -179,6 +179,44 @@ story('expire restarts exptime or sets a new one; without a lock it returns "unl
   other 1
 ]])
 
+-- Regression 249. An exptime of 0, a timeout below 0 and expire(0) were refused, and an empty key
+-- was taken.
+story("an exptime of 0 does not end the lock, and makes the timeout 0", [[
+  local one, third = new { exptime = 0, timeout = 3 }, new { exptime = 1 }
+  local other = new { timeout = 0 }
+  tell(one.timeout, new({ exptime = 0 }).timeout)
+  tell(one:lock "endless", third:lock "short")
+  tell(third:expire(0))
+  ngx.sleep(1.5)
+  tell(other:lock "endless")
+  tell(other:lock "short")
+  tell(one:unlock(), third:unlock())
+]], [[0 5
+  0 0
+  true
+  nil timeout
+  nil timeout
+  1 1
+]])
+
+story("a timeout below 0 does not wait, and an empty key is refused", [[
+  local one, other = new(), new { timeout = -1 }
+  tell(other:lock "negative", other:unlock())
+  tell(one:lock "negative")
+  local from = ngx.now()
+  tell(other:lock "negative")
+  ngx.update_time()
+  tell(ngx.now() < from + 1)
+  tell(one:unlock())
+  tell(one:lock "")
+]], [[0 1
+  0
+  nil timeout
+  true
+  1
+  nil empty key
+]])
+
 story("an object that is garbage-collected releases its lock", [[
   local object, lock = new(), nil
   tell(object:lock "garbage")
@@ -248,7 +286,8 @@ add(more, "lock takes a key that ends like the key of a read or write lock", [[
 
 add(more, "new and expire return a message for a bad name, option or time", [[
   tell(resty_lock:new())
-  tell(resty_lock:new("x", { exptime = 0 }))
+  tell(resty_lock:new("x", { exptime = -1 }))
+  tell(resty_lock:new("x", { exptime = "5" }))
   tell(resty_lock:new("x", { exptime = math.huge }))
   tell(resty_lock:new("x", { timeout = "1" }))
   local lock = new()
@@ -257,11 +296,12 @@ add(more, "new and expire return a message for a bad name, option or time", [[
   tell(lock:expire(math.huge))
   lock:unlock()
 ]], [[nil bad name: a string was wanted
-  nil bad exptime: a finite number of seconds above 0 was wanted
-  nil bad exptime: a finite number of seconds above 0 was wanted
-  nil bad timeout: 0 or more seconds were wanted
-  nil bad time: a finite number of seconds above 0 was wanted
-  nil bad time: a finite number of seconds above 0 was wanted
+  nil bad exptime: 0 or a finite number of seconds was wanted
+  nil bad exptime: 0 or a finite number of seconds was wanted
+  nil bad exptime: 0 or a finite number of seconds was wanted
+  nil bad timeout: a number of seconds was wanted
+  nil bad time: 0 or a finite number of seconds was wanted
+  nil bad time: 0 or a finite number of seconds was wanted
 ]])
 
 locations["/left"] = [[ tell(new():lock "left") ]]

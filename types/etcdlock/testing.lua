@@ -23,6 +23,7 @@ local M = {}
 ---@return string|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function M.start(opts) end
 
 ---Ends the private etcd, and the effect of `testing.start`. First close the clients that use it.
@@ -48,6 +49,7 @@ function M.resume() end
 ---@return etcdlock.Client|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function M.connect(opts) end
 
 ---Calls `condition` every 5 ms until it returns a true value, and returns that value. In an event
@@ -59,6 +61,7 @@ function M.connect(opts) end
 ---@return any|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function M.eventually(condition, seconds) end
 
 ---Makes the program lose all its holds of `name` now. When the call returns, `held` of these locks
@@ -74,6 +77,7 @@ function M.eventually(condition, seconds) end
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
+---@nodiscard
 function M.lose(name, reason) end
 
 ---Calls `fn`. The first call `call` in it ends with `outcome`, later ones do what they always do.
@@ -107,6 +111,7 @@ function M.outage(fn) end
 ---@param is_right function
 ---@return integer|nil
 ---@return string|nil message
+---@nodiscard
 function M.each_failure(fn, is_right) end
 
 return M

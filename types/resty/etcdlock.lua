@@ -3,8 +3,8 @@
 
 ---The options of `new`.
 ---@class (exact) resty.etcdlock.Options
----@field exptime? etcdlock.seconds time after which a lock ends by itself, more than 0 (default: 30)
----@field timeout? etcdlock.seconds time to wait, at most `exptime`; 0: do not wait (default: 5)
+---@field exptime? etcdlock.seconds time after which a lock ends by itself; 0: it does not (default: 30)
+---@field timeout? etcdlock.seconds time to wait, at most `exptime`; 0 or less: do not wait (default: 5)
 ---@field client? etcdlock.Client a client of etcdlock (default: that of `connect`)
 ---@field step? any ignored, because waiters do not poll
 ---@field ratio? any ignored
@@ -19,6 +19,7 @@ local resty_lock = {}
 ---@param opts? resty.etcdlock.Options
 ---@return resty.etcdlock.Lock|nil
 ---@return string|nil message
+---@nodiscard
 function resty_lock:new(name, opts) end
 
 ---Takes the lock of `key`, and waits until it is free.
@@ -27,6 +28,7 @@ function resty_lock:new(name, opts) end
 ---@param key string
 ---@return etcdlock.seconds|nil
 ---@return string|nil message
+---@nodiscard
 function resty_lock:lock(key) end
 
 ---Releases the lock that this object holds.
@@ -38,9 +40,10 @@ function resty_lock:unlock() end
 
 ---Sets the time at which the lock ends by itself.
 ---Fails with text `unlocked`, or another message.
----@param time? etcdlock.seconds time from now, more than 0; `exptime` if left out
+---@param time? etcdlock.seconds time from now; 0: the lock does not end by itself
 ---@return true|nil
 ---@return string|nil message
+---@nodiscard
 function resty_lock:expire(time) end
 
 ---@class resty.etcdlock : resty.etcdlock.Lock
