@@ -155,7 +155,8 @@ mutants: deps ## change FILES="src/..." in N=20 random places (SEED=1); print wh
 	  $(LUA) spec/mutants/run.lua
 
 known-mutants: deps ## try the known mutants (spec/mutants/known.lua): ONLY="src/... 131" MOST=4 SEED=1
-	@$(RUN_ENV) ONLY='$(ONLY)' MOST='$(MOST)' SEED='$(SEED)' $(LUA) spec/mutants/try_known.lua
+	@$(RUN_ENV) ONLY='$(ONLY)' MOST='$(MOST)' SEED='$(SEED)' PATIENCE=2 \
+	  $(LUA) spec/mutants/try_known.lua
 
 model: deps ## check the proof of a lease on SCHEDULES=100000 random schedules of a cluster
 	@$(RUN_ENV) CC='$(CC)' SCHEDULES='$(SCHEDULES)' $(LUA) spec/model/run.lua

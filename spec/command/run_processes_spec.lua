@@ -26,11 +26,14 @@ describe("the processes that the command of etcdlock run has started", function(
   end
 
   it("get TERM when etcdlock gets it", function()
-    local job = start "sleep 40 & echo ready $!; wait"
-    local pid = tonumber((job:expect "^ready (%d+)"))
+    local job = start [[
+      sh -c 'trap "echo told; exit" TERM; echo ready; while :; do sleep 0.05; done' &
+      wait
+    ]]
+    job:expect "^ready"
     job:kill "sigterm"
     assert.equal(128 + 15, (job:wait()))
-    wait.eventually(function() return not runs(pid) end, 5, "the end of sleep")
+    assert.matches("told\n$", job.out.text)
   end)
 
   it("get TERM when the lock is lost, and have --grace for their end", function()

@@ -11,7 +11,7 @@ local patch = require "spec.mutants.patch"
 local read_file = require "spec.support.harness.read_file"
 local tree = require "spec.mutants.tree"
 
-local LONGEST = 120 -- seconds for one spec file
+local LONGEST = 300 -- seconds for one spec file
 local HISTORIES = 2500
 
 local function is_selected(mutant, only)
@@ -20,6 +20,12 @@ local function is_selected(mutant, only)
     if mutant.file == word or tostring(mutant.regression) == word then return true end
   end
   return false
+end
+
+-- Returns the test of |spec| that fails; nil if none does, also if the file ends early.
+local function failing_test(spec)
+  if not tree.failing_spec(spec, LONGEST) then return nil end
+  return tree.output():match "\n *FAIL ([^\n]+)"
 end
 
 -- Returns what has noticed |mutant|, which is in the copy. If nothing has, returns nil and what was
@@ -31,7 +37,7 @@ local function judge(mutant)
   if mutant.simulator then
     return tree.failing_history(mutant.histories or HISTORIES), "the simulator"
   end
-  return tree.failing_spec(mutant.spec, LONGEST), mutant.spec
+  return failing_test(mutant.spec), mutant.spec
 end
 
 -- Returns the mutants to try.

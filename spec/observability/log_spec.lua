@@ -379,8 +379,13 @@ it("close of a client with two endpoints reports no failover", function()
     endpoints = { endpoint, (endpoint:gsub("127%.0%.0%.1", "localhost")) }, prefix = prefix,
     log = function(event) events[#events + 1] = event.event end,
   }
-  local client = connect()
-  assert(client:lock "a"):unlock()
+  local client, other = connect(), connect { elsewhere = true, log = false }
+  finally(clients.close_all)
+  local held = assert(other:lock "a")
+  local waiter = assert(client:lock_async "a") -- its watch is a call that does not end
+  clients.assert_wait(waiter)
+  assert.is_true(held:unlock())
+  assert.is_true(clients.granted(waiter):unlock())
   client:close()
   assert.same({ "acquired", "released" }, events)
 end)
