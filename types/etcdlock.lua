@@ -444,6 +444,19 @@ function client:alive() end
 ---@nodiscard
 function client:ping() end
 
+---Reads a key in etcd, without a lock. A majority of etcd's members takes part, so the value is at
+---least as new as the call. It may change at once: a value on which a write depends is read under
+---the lock, with `lock:get`. While etcd is away, the call fails after 5 s, with the option
+---`fail_fast` at once.
+---Fails with a request error.
+---@param key string key in etcd; the client's prefix is not added
+---@param default? any what `get` returns if the key does not exist
+---@return string|any|nil
+---@return string|nil message
+---@return etcdlock.code|nil code
+---@nodiscard
+function client:get(key, default) end
+
 ---Makes the client use `password` at its next login. Call it before you change the password of its
 ---user in etcd, or within `ttl` / 2 after that: otherwise the client loses its holds, because etcd
 ---ends the user's tokens when the password changes. Sends no request.

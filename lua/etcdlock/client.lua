@@ -434,6 +434,29 @@ function Client:ping()
   return core.now() - started_at
 end
 
+--- Reads a key in etcd, without a lock. A majority of etcd's members takes part, so the value is at
+-- least as new as the call. It may change at once: a value on which a write depends is read under
+-- the lock, with `lock:get`. While etcd is away, the call fails after 5 s, with the option
+-- `fail_fast` at once.
+-- @tparam string key key in etcd; the client's prefix is not added
+-- @tparam[opt=false] any default what `get` returns if the key does not exist
+-- @treturn string|any value, or `default` (false unless given) if the key does not exist
+-- @fail a request error
+function Client:get(key, default)
+  check.string("client:get", "key", key)
+  local txn = self._core:txn()
+  txn:get(key)
+  local ok, message, results = self:_run_txn(txn)
+  if not ok then
+    return nil, message, results -- the code
+  end
+  local found = results[1][1]
+  if found then
+    return found.value
+  end
+  return default or false
+end
+
 --- Makes the client use `password` at its next login. Call it before you change the password of its
 -- user in etcd, or within `ttl` / 2 after that: otherwise the client loses its holds, because etcd
 -- ends the user's tokens when the password changes. Sends no request.

@@ -40,6 +40,7 @@ it("with fail_fast, calls fail at once while etcd is down, then succeed", functi
     assert_fails_fast(function() return lock:put("x", "y") end)
     assert_fails_fast(function() return client:queue "a" end)
     assert_fails_fast(function() return client:ping() end)
+    assert_fails_fast(function() return client:get "x" end)
   end
   assert.is_true(lock:held())
   assert_fails_fast(function() return lock:unlock() end)

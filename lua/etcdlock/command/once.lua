@@ -130,10 +130,7 @@ end
 --- Reads whether the run that started at `started` is recorded, without the lock: it may be lost.
 -- @return true if it is recorded; false if that is not known
 function M.is_recorded(lock, started)
-  local txn = lock._client._core:txn()
-  txn:get(get_key(lock))
-  local ok, _, results = lock._client:_run_txn(txn)
-  return ok and results[1][1] ~= nil and results[1][1].value == encode(started)
+  return lock._client:get(get_key(lock)) == encode(started)
 end
 
 return M
