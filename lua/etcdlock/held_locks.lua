@@ -46,7 +46,7 @@ function HeldLocks.new(endpoints)
     -- weakly. Each lock in the set references it strongly (`_sharers`), so Lua collects the set
     -- after its last lock.
     _sharers = setmetatable({}, { __mode = "v" }),
-    -- Value of the option `owner` -> set of the waits of this owner, see begin_wait.
+    -- Value of the option `owner` -> name -> set of the waits of this owner, see begin_wait.
     _waits = setmetatable({}, { __mode = "k" }),
     _members = find_members(endpoints),
   }, HeldLocks)
@@ -352,6 +352,11 @@ end
 
 -- ---- waits ----
 
+-- The key of a wait in the table of its owner's waits.
+local function get_wait_key(wanted)
+  return wanted._full_name or wanted._mode
+end
+
 --- Records that the owner of the wanted lock begins to wait for it. Not for a call without the
 -- option `owner`, because its owner is a coroutine, which cannot wait twice at the same time.
 -- Records nothing for a permit, because an owner may wait for several permits.
@@ -359,20 +364,28 @@ function HeldLocks:begin_wait(wanted)
   if wanted._mode == "permit" then
     return
   end
-  -- The keys are weak, because a coroutine that the program drops during its wait never calls
-  -- end_wait.
-  local waits = self._waits[wanted._owner] or setmetatable({}, { __mode = "k" })
-  waits[wanted], self._waits[wanted._owner] = true, waits
+  -- By name, because an owner may wait for thousands of locks. The tables are weak, because a
+  -- coroutine that the program drops during its wait never calls end_wait. So each lock keeps the
+  -- set in which it is.
+  local key, names = get_wait_key(wanted), self._waits[wanted._owner]
+  names = names or setmetatable({}, { __mode = "v" })
+  local waits = names[key] or setmetatable({}, { __mode = "k" })
+  waits[wanted], wanted._waits = true, waits
+  names[key], self._waits[wanted._owner] = waits, names
 end
 
 --- Undoes begin_wait.
 function HeldLocks:end_wait(wanted)
-  local waits = self._waits[wanted._owner]
-  if waits then
-    waits[wanted] = nil
-    if not next(waits) then
-      self._waits[wanted._owner] = nil
-    end
+  local names, waits = self._waits[wanted._owner], wanted._waits
+  if not names or not waits then
+    return
+  end
+  waits[wanted], wanted._waits = nil, nil
+  if not next(waits) then
+    names[get_wait_key(wanted)] = nil
+  end
+  if not next(names) then
+    self._waits[wanted._owner] = nil
   end
 end
 
@@ -381,10 +394,9 @@ end
 -- it. If the first coroutine waits for the second one before the release, neither would ever end.
 -- Returns nil if the owner does not wait for this name.
 local function find_wait_refusal(self, wanted)
-  local waits = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
-  for wait in pairs(waits) do
-    if wait._full_name == wanted._full_name and wait._core:wait(0) == nil
-      and runtime.is_waiting(wait._binding) then
+  local names = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
+  for wait in pairs(names[get_wait_key(wanted)] or EMPTY) do
+    if wait._core:wait(0) == nil and runtime.is_waiting(wait._binding) then
       local text = "lock %s: its owner waits for it already, in another coroutine"
       return text:format(quote(wanted._name)), "deadlock"
     end
