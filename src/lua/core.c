@@ -5,6 +5,7 @@
  *
  * The module is linked with -z nodelete, because otherwise lua_close would unmap it after the last
  * finalizer, when a thread of a client may still be running its last instructions. */
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,6 +47,21 @@ static el_nret l_call(lua_State *L) {
   lua_pushboolean(L, status == 0);
   lua_insert(L, 1);
   return lua_gettop(L);
+}
+
+/* copy_descriptor(fd) returns a copy of |fd|, which close_descriptor closes; nil: there is none.
+ * libuv watches a descriptor only once, but also a copy. */
+static el_nret l_copy_descriptor(lua_State *L) {
+  int copy = fcntl((int)luaL_checkinteger(L, 1), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return 0;
+  lua_pushinteger(L, copy);
+  return 1;
+}
+
+/* close_descriptor(copy) */
+static el_nret l_close_descriptor(lua_State *L) {
+  close((int)luaL_checkinteger(L, 1));
+  return 0;
 }
 
 /* ---- keys ---- */
@@ -141,6 +157,8 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"host", l_host},
       {"pid", l_pid},
       {"call", l_call},
+      {"copy_descriptor", l_copy_descriptor},
+      {"close_descriptor", l_close_descriptor},
       {"parse_key", l_parse_key},
       {"name_of_key", l_name_of_key},
       {"key_stem", l_key_stem},

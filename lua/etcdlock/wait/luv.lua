@@ -1,7 +1,8 @@
 --- Waits in luv. A poll handle watches the client's descriptor while coroutines wait, and its
--- callback resumes those that are woken. luv cannot tell whether its loop runs, so connect needs
--- loop = "luv".
+-- callback resumes those that are woken. In a coroutine that was started before uv.run, luv's loop
+-- does not run yet, so there connect needs loop = "luv".
 local uv = require "luv"
+local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
 
@@ -39,25 +40,41 @@ local function wake(waiter)
   end
 end
 
+-- Tells whether luv's loop runs. luv before 1.44 cannot tell that.
+local function is_running()
+  return uv.loop_mode and uv.loop_mode() ~= nil
+end
+
+-- See Wakeups:watch in waits.lua. The handle watches a copy of the descriptor, because libuv
+-- watches a descriptor only once, and the program may watch it, too, for its pending locks.
+local function watch(fd, deliver)
+  local copy = assert(core.copy_descriptor(fd))
+  local handle = assert(uv.new_poll(copy))
+  handle:start("r", function()
+    in_callback = true
+    deliver()
+    in_callback = false
+    resume_woken()
+  end)
+  return function()
+    if not handle:is_closing() then
+      handle:close(function() -- a handle that is only stopped keeps the loop running
+        core.close_descriptor(copy)
+      end)
+    end
+  end, function()
+    return handle:is_closing()
+  end
+end
+
 return loop.new {
   is_here = function(chosen)
-    return chosen == "luv" and coroutines.running() ~= nil
+    return (chosen == "luv" or not chosen and is_running()) and coroutines.running() ~= nil
   end,
   suspend = function(waiter)
     waiter.thread = coroutines.running()
     coroutine.yield()
   end,
   wake = wake,
-  watch = function(fd, deliver)
-    local handle = assert(uv.new_poll(fd))
-    handle:start("r", function()
-      in_callback = true
-      deliver()
-      in_callback = false
-      resume_woken()
-    end)
-    return function()
-      handle:close() -- a handle that is only stopped keeps the loop running
-    end
-  end,
+  watch = watch,
 }

@@ -190,13 +190,13 @@ end
 --
 -- If the loop has no Watcher yet, one is made with watch(fd, deliver). `watch` arranges that the
 -- loop calls deliver() whenever the descriptor `fd` is readable, and returns a function stop(fd)
--- that ends this. `stop` must have no reference to `key`, which the table of watchers would keep
--- alive otherwise.
+-- that ends this, and perhaps a function is_stopped() that tells whether the program has ended it.
+-- They must have no reference to `key`, which the table of watchers would keep alive otherwise.
 function Wakeups:watch(key, fd, watch)
   local watcher = self._watchers[key]
-  if not watcher or watcher.is_over then
+  if not watcher or watcher.is_over or watcher.is_stopped and watcher.is_stopped() then
     watcher = setmetatable({ fd = fd, count = 0, is_over = false }, Watcher)
-    watcher.stop = watch(fd, function()
+    watcher.stop, watcher.is_stopped = watch(fd, function()
       self:deliver()
     end)
     self._watchers[key] = watcher
