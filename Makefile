@@ -122,7 +122,8 @@ lint: deps ## format, static checks, layer rules
 	@luacheck -q --no-color lua spec bench examples doc bin/etcdlock
 	@$(LUA) spec/lint/layers.lua .
 
-asan: deps ## the specs under the address, undefined and leak sanitizers
+asan: deps ## histories and the specs under the address, undefined and leak sanitizers
+	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=2500 FROM=commit
 	@$(MAKE) --no-print-directory SANITIZE=asan suite
 
 tsan: deps ## the specs under the thread sanitizer

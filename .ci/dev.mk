@@ -100,7 +100,7 @@ sim: ## everything below Lua in simulated time: HISTORIES=25000, 150 s, FROM=1, 
 	@$(SIMULATION) $(if $(filter commit,$(FROM)),$(FROM_COMMIT),$(FROM)) $(HISTORIES)
 
 # The first hexadecimal digits of the commit as a number; 1 outside of a repository.
-FROM_COMMIT = $$(printf '%d' "0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c 1-6 || echo 1)")
+FROM_COMMIT = $$(c=$$(git rev-parse --short=6 HEAD 2>/dev/null) || c=1; printf '%d' "0x$$c")
 
 # The specs of the functions whose behavior depends most on the version of Lua.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \

@@ -92,8 +92,8 @@ local function get_held(self)
 end
 
 -- Returns the name of a lock in etcd. A key that is too long, or not allowed in a name, is replaced
--- by its digest. Two keys with the same digest only wait for each other. Outside of nginx there is
--- no digest: then returns nil, message.
+-- by its digest. Two keys with the same digest only wait for each other. Returns nil, message for
+-- an empty key, and outside of nginx, where there is no digest, for such a key.
 local function make_name(self, key)
   key = to_string(key)
   local name = self.name .. "/" .. key
@@ -102,7 +102,7 @@ local function make_name(self, key)
   elseif #key <= KEY_MAX and not key:find "%z" and not core.reserved_end("/" .. name) then
     return name
   elseif not ngx then
-    return nil, "bad key: outside of nginx, one that the name of a lock can contain was wanted"
+    return nil, "bad key: too long, or not allowed in the name of a lock"
   end
   return self.name .. "/md5/" .. ngx.md5(key)
 end

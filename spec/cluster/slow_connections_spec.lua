@@ -127,8 +127,11 @@ it("the first wait without a timeout goes on if a connection is opened after 3 s
   local pending = connect({ endpoints = "http://127.0.0.1:" .. number }):lock_async "a"
   wait.sleep(3)
   local late = Swallow.start(suite.endpoint(), number)
-  finally(function() late:stop() end)
-  late:slow(0.9)
+  finally(function()
+    clients.close_all() -- before the proxy stops, so that the lease is revoked
+    late:stop()
+  end)
+  late:slow(1.5)
   wait.eventually(function()
     local lock, message = pending:step()
     assert.is_not_nil(lock, message)

@@ -12,17 +12,18 @@ end)
 
 -- Runs |main| in a coroutine that a callback of luv starts, and waits until it has returned.
 local function run_in_loop(main)
-  local timer, has_returned = uv.new_timer(), false
+  local timer, has_returned, failure = uv.new_timer(), false, nil
   local thread = coroutine.create(function()
     main()
     has_returned = true
   end)
   timer:start(0, 0, function()
     timer:close()
-    assert(coroutine.resume(thread))
+    local ok, err = coroutine.resume(thread)
+    failure = not ok and err -- an error here would end the process
   end)
   wait.eventually(function() return coroutine.status(thread) == "dead" end, 20, "the coroutine")
-  assert.is_true(has_returned)
+  assert.is_true(has_returned, failure)
 end
 
 local function sleep(seconds)

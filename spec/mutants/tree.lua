@@ -29,9 +29,10 @@ end
 --- Copies the checkout, and builds the copy. Raises if that fails.
 function M.create()
   os.execute(("rm -rf '%s' && mkdir -p '%s'"):format(TREE, TREE))
-  os.execute("tar -c --exclude=./build/mutants --exclude='./build/*-gcov' --exclude=./.git ."
-    .. " | tar -x -C " .. TREE)
-  assert(M.build() and M.succeeds "make --no-print-directory sim HISTORIES=1", "see " .. LOG)
+  -- posix: the other formats round times, and make would take an old object for a new one
+  os.execute("tar -c --format=posix --exclude=./build/mutants --exclude='./build/*-gcov'"
+    .. " --exclude=./.git . | tar -x -C " .. TREE)
+  assert(M.build() and M.succeeds "make --no-print-directory sim HISTORIES=500", "see " .. LOG)
 end
 
 --- Writes |text| in place of |file|, calls |check|, restores the file, and returns the results.

@@ -2,9 +2,9 @@
 --
 --   make known-mutants ONLY="src/protocol/entry.c 131" MOST=4 SEED=1
 --
--- |ONLY| selects the mutants of these files, or those of these regressions; empty: all. Of these,
--- at most |MOST| are tried, which |SEED| selects; empty: all. The mutants of the model are those
--- of spec/model/run.lua.
+-- |ONLY| selects the mutants of these files, specs and regressions; with a file of the simulator,
+-- also all that it must notice; empty: all. Of these, at most |MOST| are tried, which |SEED|
+-- selects; empty: all. The mutants of the model are those of spec/model/run.lua.
 
 local known = require "spec.mutants.known"
 local patch = require "spec.mutants.patch"
@@ -17,7 +17,10 @@ local HISTORIES = 2500
 local function is_selected(mutant, only)
   if only == "" then return true end
   for word in only:gmatch "%S+" do
-    if mutant.file == word or tostring(mutant.regression) == word then return true end
+    if mutant.file == word or mutant.spec == word or tostring(mutant.regression) == word
+      or mutant.simulator and word:find "^spec/simulation/" then
+      return true
+    end
   end
   return false
 end

@@ -75,9 +75,11 @@ typedef struct name_record {
       chain_token; /* the holds with this token, of which the first began at |chain_us| */
   int64_t chain_us;
   int n_holds;
-  /* a hold of this token was released while another user of |passed_program| waited for the key */
-  int64_t passed_token, passed_us;
-  int passed_program;
+  /* a hold of this token was released while the user |passed_to|, which joined then, waited */
+  int64_t passed_token, passed_us, passed_joined_us;
+  user *passed_to;
+  /* the key that the readers of each program share, and when the first of them was granted */
+  int64_t read_token[PROGRAMS_MAX], read_us[PROGRAMS_MAX];
 } name_record;
 
 /* A lease with which a client has put keys. */
@@ -178,20 +180,22 @@ void checks_on_sabotage(int64_t create_rev) {
 /* Returns how long what a client does at once may take without faults. If an admin has revoked its
  * lease, it first has to see that and to get another. */
 static int64_t prompt_us(void) {
-  int n = checks.options.has_admin ? 2 * PROMPT_ROUNDS : PROMPT_ROUNDS;
+  int n = checks.options.has_peaceful_admin ? 2 * PROMPT_ROUNDS : PROMPT_ROUNDS;
   return n * checks.options.round_us + TURNS_US + checks.login_us;
 }
 
 /* Tells whether |of| need not know yet that an admin has changed its key. Without faults its client
- * reads the key every TTL/3; with faults it may learn of it by the hold deadline only, or be
+ * reads one of its keys every TTL/3, one after the other; with faults it may learn of it by the hold deadline only, or be
  * granted the lock by an answer that is late. */
 static bool is_exempt(const user *of) {
   int64_t ttl_us = of->in->ttl_ms * WORLD_MS;
   return is_sabotaged(of->token) &&
-         world_now_us() <= checks.sabotaged_us[of->token] +
-                               (checks.is_calm
-                                    ? ttl_us / KEEPALIVE_DIV + prompt_us()
-                                    : ttl_us + FRESH_US);
+         world_now_us() <=
+             checks.sabotaged_us[of->token] +
+                 (checks.is_calm
+                      ? USERS_MAX * NAMES_MAX * ttl_us / KEEPALIVE_DIV +
+                            prompt_us()
+                      : ttl_us + FRESH_US);
 }
 
 /* ---- users ---- */
@@ -348,10 +352,27 @@ static void check_token(user *of, int name) {
 
 /* ---- fairness ---- */
 
+/* Readers share the key of their program if they come within HANDOFF_US. Later ones have another
+ * key, behind the writers that wait. */
+static void check_readers(const user *of, name_record *record) {
+  int id = of->in->process.id;
+  if (record->read_token[id] != of->token || of->is_downgraded) {
+    record->read_token[id] = of->token;
+    record->read_us[id] = world_now_us();
+  }
+  if (of->in->lingering == 0 && of->in->stopped_us == of->stopped_us &&
+      world_now_us() > record->read_us[id] + HANDOFF_US) {
+    world_violate("fairness", "%s shares a key %.1f ms after the first reader",
+                  describe(of),
+                  (double)(world_now_us() - record->read_us[id]) / WORLD_MS);
+  }
+}
+
 /* A key has at most |handoff| holds, all of which begin within HANDOFF_US. Not checked if the
  * program lingers, because its users take their key again. */
 static void check_fairness(const user *of, int name) {
   name_record *record = &checks.names[name];
+  if (of->wish.mode == EL_MODE_READ) check_readers(of, record);
   if (of->wish.mode == EL_MODE_PERMIT || of->wish.mode == EL_MODE_READ) return;
   if (record->chain_token != of->token) {
     record->chain_token = of->token;
@@ -381,7 +402,7 @@ static void record_handoff(const user *of) {
   name_record *record = &checks.names[of->wish.names[0]];
   if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
       of->in->lingering > 0 || of->wish.max_hold_ms > 0 || !checks.is_calm ||
-      checks.options.has_admin || record->chain_token != of->token ||
+      checks.options.has_peaceful_admin || record->chain_token != of->token ||
       record->n_holds >= of->in->handoff ||
       world_now_us() >= record->chain_us + HANDOFF_US / 2) {
     return;
@@ -390,19 +411,28 @@ static void record_handoff(const user *of) {
     if (waits_beside(it, of)) {
       record->passed_token = of->token;
       record->passed_us = world_now_us();
-      record->passed_program = of->in->process.id;
+      record->passed_to = it;
+      record->passed_joined_us = it->joined_us;
     }
   }
 }
 
+static bool waits_still(const user *it, int64_t joined_us) {
+  return it->state == USER_WAITS && it->joined_us == joined_us &&
+         !el_completion_has(el_lock_completion(it->lock), EL_LOCK_DECIDED);
+}
+
 static void check_handoff(const user *of) {
   name_record *record = &checks.names[of->wish.names[0]];
-  if (record->passed_token != 0 &&
-      record->passed_program == of->in->process.id && !of->wish.try_once &&
-      (of->wish.mode == EL_MODE_LOCK || of->wish.mode == EL_MODE_WRITE) &&
-      of->joined_us < record->passed_us && of->token != record->passed_token) {
-    world_violate("handoff", "%s has waited for token %" PRId64, describe(of),
-                  record->passed_token);
+  const user *next = record->passed_to;
+  bool is_own = next != NULL && next->in == of->in && !of->wish.try_once &&
+                next->wish.mode == of->wish.mode &&
+                of->joined_us < record->passed_us;
+  if (record->passed_token != 0 && of->token != record->passed_token &&
+      (is_own ||
+       (next->in != of->in && waits_still(next, record->passed_joined_us)))) {
+    world_violate("handoff", "%s is granted, in place of token %" PRId64,
+                  describe(of), record->passed_token);
   }
   record->passed_token = 0;
 }
@@ -475,18 +505,9 @@ static bool is_in_the_way(const user *of, const lock_key *it) {
   return true;
 }
 
-/* Returns the create_revision of the key of |of|, which waits for a permit; 0: it has none. */
-static int64_t rev_of_key(const user *of) {
-  const etcd_key *key =
-      etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
-  return key != NULL ? key->create_rev : 0;
-}
-
-/* Tells whether |it| is to have a permit before |of|, as far as users know. */
+/* Tells whether |it| is to have a permit before |of|: it has one, or joined first. */
 static bool is_before(const user *it, const user *of) {
-  int64_t rev = rev_of_key(of);
-  return it->state != USER_WAITS || it->joined_us <= of->joined_us ||
-         rev == 0 || rev_of_key(it) < rev;
+  return it->state != USER_WAITS || it->joined_us <= of->joined_us;
 }
 
 /* Tells whether the other users that hold a permit, or are before |of|, need all permits. */
@@ -513,7 +534,10 @@ static bool is_wanted(const user *of) {
   for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.cluster, i);
     lock_key it = parse(key);
-    if (is_in_the_way(of, &it)) return true;
+    bool is_reader_key = it.mode == EL_MODE_WRITE && it.name >= 0 &&
+                         of->wish.mode == EL_MODE_READ &&
+                         is_downgraded(key, it.name);
+    if (!is_reader_key && is_in_the_way(of, &it)) return true;
   }
   return false;
 }
@@ -570,8 +594,7 @@ static int64_t limit_us(const user *of) {
   }
 }
 
-/* Returns since when |of| could have what it waits for, if nothing of others was in its way since
- * |since_us|. */
+/* Returns the later of |since_us| and the time by which the client of |of| has its lease. */
 static int64_t ready_us(const user *of, int64_t since_us) {
   int64_t connected_us =
       of->in->begun_us + CONNECT_ROUNDS * checks.options.round_us;
@@ -708,7 +731,7 @@ static void check_failure(user *of, const el_error *err) {
     world_violate("true failure", "%s has no timeout: %s", describe(of),
                   err->text);
   }
-  if (checks.options.has_admin && err->code == EL_LOST) return;
+  if (checks.options.has_peaceful_admin && err->code == EL_LOST) return;
   if (checks.is_calm && !is_locked && err->code != EL_TIMEOUT &&
       (err->code != EL_UNAVAILABLE || of->wish.timeout_ms < 0 ||
        of->wish.timeout_ms > SHORT_MS + checks.login_us / WORLD_MS)) {
@@ -963,7 +986,7 @@ void checks_on_closed(program *of) {
   costs_on_closed(of, count_logins(of));
   if (!checks.is_calm) return;
   if (stats.failed_attempts > FAILED_MAX && checks.login_us == 0 &&
-      !checks.options.has_admin) {
+      !checks.options.has_peaceful_admin) {
     world_violate("no false failure", "p%d: %d failed attempts", of->process.id,
                   (int)stats.failed_attempts);
   }
@@ -1203,8 +1226,9 @@ void checks_begin(const checks_options *options) {
   checks.mood = options->mood;
   checks.login_us = options->login_us;
   checks.is_calm = checks.mood == MOOD_CALM || checks.mood == MOOD_DEAF;
-  costs_begin(checks.mood == MOOD_CALM && !options->has_admin ? checks.cluster
-                                                              : NULL);
+  costs_begin(checks.mood == MOOD_CALM && !options->has_peaceful_admin
+                  ? checks.cluster
+                  : NULL);
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)
     checks.names[i].last_program = -1;

@@ -24,7 +24,8 @@ typedef struct checks_options {
   mood mood;
   bool is_true;      /* etcd renews no lease that is gone */
   bool omits_leases; /* an answer may lack the lease of a key */
-  bool has_admin;    /* someone changes the keys of locks */
+  bool
+      has_peaceful_admin; /* who changes keys in a history without other faults */
   int64_t login_us; /* how much longer a call may take because clients log in */
   int64_t
       token_us; /* for how long a token is valid that is not used; 0: no logins */

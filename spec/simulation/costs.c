@@ -37,7 +37,7 @@ void costs_begin(etcd *cluster) {
 }
 
 static record *record_of(int client) {
-  record *it = &costs.clients[client];
+  record *it = costs.clients + client;
   if (client >= CLIENTS_MAX) abort();
   if (!it->is_known) it->begun_us = world_now_us();
   it->is_known = true;

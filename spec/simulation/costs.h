@@ -1,13 +1,14 @@
 /* simulation costs: what a client may cost etcd in a history without faults. Each limit is what the
  * client was measured to need at most, and a little more, so that waste is seen: a request that is
- * repeated, a watch or a key that is never given up, a message that carries too much. */
+ * repeated, watches that become ever more, a key with too high a number, a message that carries too
+ * much. */
 #ifndef SIMULATION_COSTS_H
 #define SIMULATION_COSTS_H
 
 #include "etcd.h"
 #include "program.h"
 
-/* Begins a history with |cluster|, which has no faults. */
+/* Begins a history with |cluster|, which has no faults; NULL: it has, and nothing is checked. */
 void costs_begin(etcd *cluster);
 
 void costs_on_join(const user *of);

@@ -581,6 +581,17 @@ static void start_call(grpc_call *call) {
   }
 }
 
+/* A client has one watch stream on a connection: another would stay at etcd for ever. */
+static void check_one_stream(const grpc_channel *channel, const char *method) {
+  const grpc_call *it;
+  if (strcmp(method, "/etcdserverpb.Watch/Watch") != 0) return;
+  TAILQ_FOREACH(it, &channel->calls, link) {
+    if (!it->is_ended && strcmp(it->method, method) == 0) {
+      world_violate("costs", "p%d: a second watch stream", channel->of->id);
+    }
+  }
+}
+
 grpc_call *grpc_channel_create_call(grpc_channel *channel, grpc_call *parent,
                                     uint32_t mask, grpc_completion_queue *queue,
                                     grpc_slice method, const grpc_slice *host,
@@ -594,6 +605,7 @@ grpc_call *grpc_channel_create_call(grpc_channel *channel, grpc_call *parent,
   call->channel = channel;
   call->queue = queue;
   call->method = grpc_slice_to_c_string(method);
+  check_one_stream(channel, call->method);
   call->refs = 1;
   call->deadline.on_due = on_deadline;
   STAILQ_INIT(&call->unsent);

@@ -24,8 +24,7 @@ enum {
   FALSE_PROOF_US = 2 * WORLD_S,
   FALSE_HOLD_US = 12 * WORLD_S,
   BACK_US = 500 * WORLD_MS, /* the same, after the deposed leader is back */
-  REPLACEMENT_US =
-      15 * WORLD_S, /* in which a client may replace one valid token more */
+  REPLACEMENT_US = 15 * WORLD_S, /* for each valid token that is replaced */
   REST_US = 3 * WORLD_S, /* in which clients leave a member that hangs */
   /* how long users and clients may take in the end, and leases after that */
   FINISH_US = 90 * WORLD_S,
@@ -588,7 +587,7 @@ static void draw(void) {
 /* Returns how long etcd's answer to a request takes at most, if there are no faults. */
 static int64_t longest_round_us(void) {
   int64_t way_us = 0;
-  for (int i = 0; i <= history.n_members; i++) {
+  for (int i = 0; i < history.n_members; i++) {
     for (int k = 0; k < n_programs; k++) {
       int64_t max_us = history.addresses[i]->paths[k].max_us;
       if (max_us > way_us) way_us = max_us;
@@ -646,7 +645,7 @@ bool history_run(uint64_t seed, history_counts *counts) {
                         .is_true = history.options.fast_keep == 0 &&
                                    history.weights[TROUBLE_CUT_OFF] == 0,
                         .omits_leases = history.options.omits_leases > 0,
-                        .has_admin = history.has_admin,
+                        .has_peaceful_admin = history.has_admin,
                         .login_us = 4 * n_programs * history.options.hash_us,
                         .token_us = history.options.token_us,
                         .round_us = longest_round_us()});

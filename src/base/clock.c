@@ -2,12 +2,16 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/text.h"
 
-/* Later than all times that the clock has shown, and that were derived from them. */
+/* Later than any time of CLOCK_BOOTTIME that a program waits for. */
 #define FAR_FUTURE_US (INT64_MAX / 4)
+
+/* The clock has failed once, perhaps in one thread only: from then on no thread uses it. */
+static atomic_bool has_failed;
 
 static int64_t read_us(clockid_t clock) {
   struct timespec ts;
@@ -25,8 +29,12 @@ bool el_clock_works(el_error *err) {
 }
 
 int64_t el_now_us(void) {
-  int64_t now_us = read_us(CLOCK_BOOTTIME);
-  return now_us >= 0 ? now_us : FAR_FUTURE_US + read_us(CLOCK_MONOTONIC);
+  int64_t now_us = atomic_load_explicit(&has_failed, memory_order_relaxed)
+                       ? -1
+                       : read_us(CLOCK_BOOTTIME);
+  if (now_us >= 0) return now_us;
+  atomic_store(&has_failed, true);
+  return FAR_FUTURE_US + read_us(CLOCK_MONOTONIC);
 }
 
 int64_t el_now_ms(void) { return el_now_us() / 1000; }

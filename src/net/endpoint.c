@@ -111,15 +111,17 @@ static bool correct_ipv6(char *to, size_t size, const char *text) {
   return true;
 }
 
-/* Returns whether |text| is a host and a number that is no port. */
+/* Returns whether |text| is a host and a number that is out of the range of ports. */
 static bool has_bad_port(const char *text) {
   const char *colon = strrchr(text, ':');
   size_t len = colon != NULL ? (size_t)(colon - text) : 0;
+  unsigned long long port;
   if (len == 0 || colon[1] == '\0' ||
       strspn(colon + 1, "0123456789") < strlen(colon + 1)) {
     return false;
   }
-  return !is_port(colon + 1) &&
+  port = strtoull(colon + 1, NULL, 10);
+  return (port == 0 || port > 65535) &&
          (is_host(text, len) ||
           (len > 2 && text[0] == '[' && text[len - 1] == ']' &&
            is_ipv6(text + 1, len - 2)));
