@@ -337,3 +337,21 @@ describe("a lock that lingers", function()
       end)
   end
 end)
+
+-- Regression 251. If a lock was held by another owner of the client until just before the timeout,
+-- the wait failed with "unavailable": no answer from etcd, which had not been asked meanwhile.
+it('a wait is "timeout" if another owner of the client held the lock until just before', function()
+  local client = connect { endpoints = server.address, ttl = 60 }
+  local held = assert(client:lock("a", { owner = "first" }))
+  clients.await_watched(client, held)
+  local asked = assert(client:lock_async("a", { owner = "second", timeout = 1.5 }))
+  server:hold_back("Txn", 10)
+  assert.is_false((asked:step()))
+  wait.sleep(1)
+  held._core:release()
+  local message = assert_fails("timeout", clients.ended(asked))
+  assert.matches('lock "a" was not free within 1.5 s', message, 1, true)
+  server:pass()
+  server:tell "Txn"
+  etcd:del_all(prefix)
+end)

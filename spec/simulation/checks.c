@@ -505,21 +505,37 @@ static bool is_in_the_way(const user *of, const lock_key *it) {
   return true;
 }
 
-/* Tells whether |it| is to have a permit before |of|: it has one, or joined first. */
-static bool is_before(const user *it, const user *of) {
-  return it->state != USER_WAITS || it->joined_us <= of->joined_us;
+/* Returns the create_revision of the youngest key that may be that of |of|, which waits for a permit;
+ * 0: there is none. */
+static int64_t youngest_rev(const user *of) {
+  int64_t rev = 0;
+  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.cluster, i);
+    const lease_record *from = find_lease(key->lease);
+    lock_key it = parse(key);
+    if (is_rival(of, &it) && it.permits == of->wish.permits && from != NULL &&
+        from->program == of->in->process.id && key->create_rev > rev) {
+      rev = key->create_rev;
+    }
+  }
+  return rev;
 }
 
-/* Tells whether the other users that hold a permit, or are before |of|, need all permits. */
+/* Tells whether other users that hold a permit, or joined before |of|, need all permits, or older
+ * keys in etcd do. */
 static bool are_permits_taken(const user *of) {
+  int64_t rev = youngest_rev(of);
   int n = 0;
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it != of && it->state != USER_IDLE &&
-        wishes_conflict(&it->wish, &of->wish) && is_before(it, of)) {
+        wishes_conflict(&it->wish, &of->wish) &&
+        (it->state != USER_WAITS || it->joined_us <= of->joined_us)) {
       n++;
     }
   }
-  return n >= of->wish.permits;
+  return n >= of->wish.permits ||
+         (rev != 0 && count_older(of->wish.names[0], rev, EL_MODE_PERMIT) >=
+                          of->wish.permits);
 }
 
 /* Tells whether another user or client wants or has what |of| waits for. */
@@ -585,7 +601,7 @@ static int64_t limit_us(const user *of) {
                  WORLD_MS +
              2 * prompt_us();
     case MOOD_MILD:
-      return checks.login_us +
+      return checks.login_us + CHECKS_MILD_LAG_MS * WORLD_MS +
              (of->saw_other
                   ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + prompt_us()
                   : HANG_US);

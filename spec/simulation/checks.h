@@ -11,12 +11,15 @@
 typedef enum mood {
   MOOD_CALM,  /* no faults */
   MOOD_DEAF,  /* as if a proxy held the events of all watches back */
-  MOOD_MILD,  /* now and then one of three members fails */
+  MOOD_MILD,  /* now and then one of three members fails or lags */
   MOOD_STOPS, /* programs are stopped, and may close their client then */
   MOOD_WILD
 } mood;
 
-enum { DATUM_MAX = 64 }; /* bytes of a value that a user writes */
+enum {
+  DATUM_MAX = 64,          /* bytes of a value that a user writes */
+  CHECKS_MILD_LAG_MS = 500 /* by which a member may lag in MOOD_MILD */
+};
 
 /* What the checks must know of a history. */
 typedef struct checks_options {

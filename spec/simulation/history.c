@@ -20,6 +20,7 @@
 
 enum {
   PEACE_US = 40 * WORLD_S,
+  MILD_KINDS = 4, /* see make_mild */
   /* by when a client may have taken a false renewal for proven, and how long it is then cut off */
   FALSE_PROOF_US = 2 * WORLD_S,
   FALSE_HOLD_US = 12 * WORLD_S,
@@ -71,10 +72,10 @@ static struct {
   address *addresses[ENDPOINTS_MAX + 1]; /* the members', the balancer's */
   mood mood;
   int n_members;
-  bool has_admin;        /* who changes keys of locks */
-  bool deposes;          /* the only troubles are leaders that are deposed */
-  int mild_kind;         /* what happens in a mild history; 3: anything */
-  int next_member;       /* the next to fail in a mild history */
+  bool has_admin;  /* who changes keys of locks */
+  bool deposes;    /* the only troubles are leaders that are deposed */
+  int mild_kind;   /* what happens in a mild history; MILD_KINDS: anything */
+  int next_member; /* the next to fail in a mild history */
   int weights[TROUBLES]; /* how often each happens, beside the others */
   int64_t pause_us;      /* the mean time between two */
   int64_t until_us;      /* when the faults end */
@@ -168,19 +169,24 @@ static void restart(int member) {
   etcd_restart(history.cluster, member, soon(3000));
 }
 
-/* One member closes its connections. Of three members, one may also hang, or, if it does not lead,
- * be restarted. The members take turns, because a client that has lost one uses the next. */
+/* One member closes its connections. Of three members, one may also hang, lag, or, if it does not
+ * lead, be restarted. The members take turns, because a client that has lost one uses the next. */
 static void make_mild(void) {
   int member = history.next_member++ % history.n_members;
   int64_t until_us = soon(6000);
-  int kind =
-      history.mild_kind == 3 ? (int)world_random(0, 2) : history.mild_kind;
+  int kind = history.mild_kind == MILD_KINDS
+                 ? (int)world_random(0, MILD_KINDS - 1)
+                 : history.mild_kind;
   switch (history.n_members == 1 ? 0 : kind) {
     case 0:
       network_break(history.cluster, member);
       break;
     case 1:
       network_pause(history.cluster, member, until_us);
+      break;
+    case 2:
+      etcd_lag(history.cluster, member, until_us,
+               world_random(1, CHECKS_MILD_LAG_MS) * WORLD_MS);
       break;
     default:
       if (member == etcd_leader(history.cluster)) return;
@@ -444,6 +450,9 @@ static void draw_options(etcd_options *to) {
   to->read_max_us = to->read_min_us + world_random(0, 5 * WORLD_MS);
   draw_users(to);
   if (history.mood == MOOD_DEAF) to->watch_lost = 1000;
+  if (history.mood == MOOD_MILD || history.mood == MOOD_CALM) {
+    to->stale_read = some(300);
+  }
   if (history.mood != MOOD_WILD) return;
   to->slow = some(50);
   to->slow_max_us = world_random(1, 3000) * WORLD_MS;
@@ -469,7 +478,7 @@ static void draw_troubles(void) {
     history.weights[i] = world_chance(400) ? (int)world_random(1, 100) : 0;
   }
   history.weights[TROUBLE_PARTITION]++;
-  history.mild_kind = (int)world_random(0, 3);
+  history.mild_kind = (int)world_random(0, MILD_KINDS);
   history.pause_us = world_random(200, 8000) * WORLD_MS;
   history.has_admin = history.mood == MOOD_DEAF ||
                       (history.mood != MOOD_WILD && world_chance(300));

@@ -43,6 +43,7 @@ struct el_queue_driver {
   /* what a read has returned last, for waiters that join later; NULL: nothing since the last
    * grant */
   el_holder *holder;
+  int64_t held_ms; /* when a hold ended last (el_now_ms); 0: none has */
   TAILQ_ENTRY(el_queue_driver) link;
   el_queue_name names[]; /* several only for a multi-lock; their text follows */
 };
@@ -448,8 +449,9 @@ static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
 }
 
 /* has_answered tells whether etcd has answered since |waiter| began to wait. It also returns true
- * if the entry |at| knows its predecessor: the entry then watches that key and may send no request
- * for a long time. If the last waiter of |at| has just left, |waiter| waits for the end of |at|. */
+ * if a hold of the same queue has ended since: until then no request was needed; and if the entry
+ * |at| knows its predecessor: the entry then watches that key and may send no request for a long
+ * time. If the last waiter of |at| has just left, |waiter| waits for the end of |at|. */
 static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   int64_t since_ms = waiter->deadline_ms == INT64_MAX
                          ? 0
@@ -458,7 +460,7 @@ static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   bool is_behind =
       entry != NULL && entry->predecessor.rev != 0 &&
       (entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_RELEASING);
-  return is_behind ||
+  return is_behind || waiter->queue->held_ms > since_ms ||
          el_request_queue_was_answered_since(
              waiter->queue->queues->session->shared->requests, since_ms);
 }
@@ -665,6 +667,7 @@ static void fail(el_waiter *waiter, const el_local_action *action) {
  * is told of the loss finds the new number in client:stats. */
 static void lose(el_waiter *waiter, el_loss loss) {
   el_error err;
+  waiter->queue->held_ms = el_now_ms();
   EL_COUNT(counters_of(waiter->queue), held, -1);
   el_timers_stop(timers_of(waiter->queue), &waiter->timer);
   el_lock_message_lost(waiter, loss, &err);
@@ -804,6 +807,7 @@ void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss) {
   }
   if (el_waiter_is_holding(waiter)) {
     leave.mod_rev = waiter->events->mod_rev(waiter);
+    waiter->queue->held_ms = el_now_ms();
     el_timers_stop(timers_of(waiter->queue), &waiter->timer);
     if (how != EL_LEAVE_LOST) EL_COUNT(counters_of(waiter->queue), held, -1);
   } else {
