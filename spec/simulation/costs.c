@@ -132,7 +132,7 @@ static void check_requests(const program *of, const record *it,
   check(of, "keepalives", sent->n_keepalives, n + renewals + FEW);
   check(of, "watches", sent->n_watches, n + lingers + it->n_wakes + FEW);
   check(of, "deletes in vain", sent->n_in_vain,
-        programs_behave.kinds == KINDS_READ_WRITE ? n + FEW : 0);
+        (programs_behave.kinds == KINDS_READ_WRITE ? n : 0) + FEW);
 }
 
 void costs_on_closed(const program *of, int n_logins) {
