@@ -289,27 +289,38 @@ end
 --   `unavailable`, the code of an unknown outcome
 -- @field locked a try found that the lock is taken
 
---- Calls `fn`. The first call `call` in it ends with `outcome`, later ones do what they always do.
+--- Calls `fn`. The call number `nth` of the kind `call` in it ends with `outcome`; the others do
+-- what they always do.
 -- @tparam string call a [call that may fail](testing_your_code.md#5-one-failure), such as
 --   `lock:put`
 -- @tparam outcome outcome
 -- @tparam function fn
+-- @tparam[opt=1] count nth which of these calls, from 1
 -- @treturn any results of `fn`
 -- @fail never
--- @raise an error of `fn`; if `fn` makes no such call, or the call cannot end so
-function M.fail(call, outcome, fn)
+-- @raise an error of `fn`; if `fn` makes fewer such calls, or the call cannot end so
+function M.fail(call, outcome, fn, nth)
   check.string("testing.fail", "call", call)
   check_word("testing.fail", "outcome", outcome, calls.CODES)
-  local made
+  nth = nth == nil and 1 or nth
+  if type(nth) ~= "number" or nth % 1 ~= 0 or nth < 1 then
+    check.raise_type("testing.fail", "nth", nth, "a whole number from 1 on")
+  end
+  local made, number = nil, 0
   local results = calls.run("testing.fail", fn, function(this)
-    if this.name == call and not made then
+    number = number + (this.name == call and 1 or 0)
+    if this.name == call and number == nth then
       made = this
       return outcome
     end
   end)
   local possible = made and " " .. table.concat(made.outcomes, " ") .. " "
   if results[1] and not made then
-    check.raise(string.format("testing.fail: the function makes no call %s that could fail", call))
+    local text = "testing.fail: the function makes no call %s that could fail"
+    if number > 0 then
+      text = "testing.fail: the function makes %s %d time%s, and number %d was to fail"
+    end
+    check.raise(text:format(call, number, number == 1 and "" or "s", nth))
   elseif results[1] and not possible:find(" " .. outcome .. " ", 1, true) then
     check.raise(string.format("testing.fail: this %s cannot end with %s, only with%s", call,
       outcome, possible))
@@ -329,22 +340,33 @@ function M.outage(fn)
   end))
 end
 
--- Runs `fn` with a plan (see calls.run). Returns why the data are not right afterwards; nil if they
--- are.
+-- Unlocks the locks that are held now and were not held `before`. Returns words for one of them;
+-- nil if there are none.
+local function release_left(before)
+  local words
+  for lock in pairs(calls.find_holds()) do
+    if not before[lock] and lock:count() > 0 then
+      words = calls.describe_hold(lock)
+      while lock:count() > 0 do
+        lock:unlock()
+      end
+    end
+  end
+  return words
+end
+
+-- Runs `fn` with a plan (see calls.run). Returns why the data are not right afterwards, or which
+-- lock is left held; nil if neither.
 local function try(fn, is_right, plan)
   local before = calls.find_holds()
   local results = calls.run("testing.each_failure", fn, plan)
   local verdict = calls.attempt(is_right, unpack_list(results, 1, results.n))
-  for lock in pairs(calls.find_holds()) do
-    while not before[lock] and lock:count() > 0 do
-      lock:unlock()
-    end
-  end
+  local left = release_left(before)
   local ok, right, why = unpack_list(verdict, 1, 3)
   if not ok then
     why = right
   elseif right or right == nil and why == nil then
-    return nil
+    return left
   end
   return (tostring(why == nil and "the data are wrong" or why):gsub("%s*\n%s*", " "))
 end
@@ -355,7 +377,8 @@ end
 --
 -- `is_right` gets the results of `fn` as `pcall` returns them: true and the results, or false and
 -- the error. If the data are wrong, or are not what `fn` has returned, it raises an error, or
--- returns false or nil, and a message. Locks that `fn` leaves held are unlocked after each run.
+-- returns false or nil, and a message. A lock that is still held after that is a fault, too: `fn`
+-- has forgotten it, perhaps on the path of a failure. It is unlocked before the next run.
 --
 -- `fn` first brings the data into their initial state, by a client of `testing.connect`, whose
 -- calls do not fail. `fn` must make the same calls in each run, up to the one that fails.

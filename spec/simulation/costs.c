@@ -120,10 +120,10 @@ void costs_on_change(const etcd_change *change) {
 static void check_requests(const program *of, const record *it,
                            const etcd_costs *sent) {
   int64_t n = it->n_names;
-  /* a client that takes a lingering lock again looks for others */
-  int64_t lingers = of->lingering > 0 ? n + FEW : 0;
   int64_t renewals =
       (world_now_us() - it->begun_us) * RENEWALS / (of->ttl_ms * WORLD_MS);
+  /* a client looks for others when it takes a lingering lock again, and with each renewal */
+  int64_t lingers = of->lingering > 0 ? n + renewals + FEW : 0;
   check(of, "writes", sent->n_writes, n * 9 / 4 + it->n_writes + FEW);
   check(of, "reads", sent->n_reads,
         n + lingers + it->n_wakes * 3 / 2 + renewals +

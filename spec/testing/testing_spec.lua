@@ -191,6 +191,16 @@ describe("testing.fail", function()
     assert.equal("new", read "k")
   end)
 
+  it("fails the nth call only", function()
+    local codes = {}
+    testing.fail("lock:put", "unavailable", function()
+      client:with_lock("a", function(lock)
+        for i = 1, 3 do codes[i] = select(3, lock:put("k", "new")) or "ok" end
+      end)
+    end, 2)
+    assert.same({ "ok", "unavailable", "ok" }, codes)
+  end)
+
   it("loses a write", function()
     local _, _, _, code = testing.fail("lock:put", "unavailable", put)
     assert.equal("unavailable", code)
@@ -238,6 +248,10 @@ describe("testing.fail", function()
     assert.has_error(function() testing.fail("lock:get", "lost", function() error "oops" end) end)
     assert.has_error(function() testing.fail("lock:get", "lost", put) end,
       "testing.fail: the function makes no call lock:get that could fail")
+    assert.has_error(function() testing.fail("lock:put", "lost", put, 2) end,
+      "testing.fail: the function makes lock:put 1 time, and number 2 was to fail")
+    assert.has_error(function() testing.fail("lock:put", "lost", put, 0) end,
+      "testing.fail: nth = 0, wanted a whole number from 1 on")
     assert.has_error(function() testing.fail("lock:put", "locked", put) end,
       "testing.fail: this lock:put cannot end with locked, only with lost unavailable applied ")
     local function nested() testing.outage(put) end

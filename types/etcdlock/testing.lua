@@ -80,13 +80,15 @@ function M.eventually(condition, seconds) end
 ---@nodiscard
 function M.lose(name, reason) end
 
----Calls `fn`. The first call `call` in it ends with `outcome`, later ones do what they always do.
----Raises an error of `fn`; if `fn` makes no such call, or the call cannot end so.
+---Calls `fn`. The call number `nth` of the kind `call` in it ends with `outcome`; the others do
+---what they always do.
+---Raises an error of `fn`; if `fn` makes fewer such calls, or the call cannot end so.
 ---@param call string a [call that may fail](testing_your_code.md#5-one-failure), such as `lock:put`
 ---@param outcome etcdlock.testing.outcome
 ---@param fn function
+---@param nth? integer which of these calls, from 1
 ---@return any ... what `fn` has returned; or a message and a code
-function M.fail(call, outcome, fn) end
+function M.fail(call, outcome, fn, nth) end
 
 ---Calls `fn`. All calls in it that need etcd fail with `unavailable` at once, as in an outage that
 ---is shorter than the TTL: the program keeps its holds, and no write is applied.
@@ -101,7 +103,8 @@ function M.outage(fn) end
 ---
 ---`is_right` gets the results of `fn` as `pcall` returns them: true and the results, or false and
 ---the error. If the data are wrong, or are not what `fn` has returned, it raises an error, or
----returns false or nil, and a message. Locks that `fn` leaves held are unlocked after each run.
+---returns false or nil, and a message. A lock that is still held after that is a fault, too: `fn`
+---has forgotten it, perhaps on the path of a failure. It is unlocked before the next run.
 ---
 ---`fn` first brings the data into their initial state, by a client of `testing.connect`, whose
 ---calls do not fail. `fn` must make the same calls in each run, up to the one that fails.

@@ -8,6 +8,7 @@ local Observer = require "etcdlock.observer"
 local Semaphore = require "etcdlock.semaphore"
 local check = require "etcdlock.check"
 local coroutines = require "etcdlock.coroutines"
+local quote = require("etcdlock.text").quote
 
 local M = {
   --- Set of the clients that count as other processes. Their calls never fail.
@@ -89,6 +90,16 @@ function M.end_hold(lock, reason)
   end
   while is_queued(lock) do
   end
+end
+
+-- Lock -> place of the call that took it, "FILE:LINE".
+local taken_at = setmetatable({}, { __mode = "k" })
+
+--- Returns the words, for a message, for a lock that the program holds.
+function M.describe_hold(lock)
+  local place = taken_at[lock]
+  return ("lock %s%s is still held"):format(quote(lock:name()),
+    place and ", taken at " .. place .. "," or "")
 end
 
 --- Returns the set of the locks that the program holds.
@@ -191,6 +202,8 @@ local function take(call)
     if outcome then
       lock:unlock()
       return fail(call, outcome)
+    elseif lock then
+      taken_at[lock] = taken_at[lock] or call.place
     end
   end
 end
@@ -318,7 +331,7 @@ function Client:wrap(name, ...)
   end
 end
 
-intercept(Client, "client", request "unavailable", "ping queue queues")
+intercept(Client, "client", request "unavailable", "ping queue queues get")
 intercept(Client, "client", request("unavailable", "applied"), "break_lock")
 intercept(Semaphore, "semaphore", take, "lock try_lock")
 intercept(Semaphore, "semaphore", take_with, "with_lock")
