@@ -176,7 +176,7 @@ describe("the metrics of a client", function()
     end
     assert.has_error(function() client:metrics { labels = { a = {} } } end)
     assert.has_error(function() client:metrics { label = {} } end,
-      'client:metrics: unknown option "label"')
+      'client:metrics: unknown option "label"; did you mean labels?')
   end)
 
   -- Regression 171. No metric showed a hold or a wait before its end, so an alert about a hanging

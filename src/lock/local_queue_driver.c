@@ -40,10 +40,11 @@ struct el_queue_driver {
   /* etcd may still apply a request of an entry that was freed */
   bool has_unknown_outcome : 1;
   bool has_slot : 1; /* its slot is from |queues->slots| */
+  bool was_held : 1; /* a hold has ended */
+  uint32_t held_ms;  /* when one ended last: the low bits of el_now_ms */
   /* what a read has returned last, for waiters that join later; NULL: nothing since the last
    * grant */
   el_holder *holder;
-  int64_t held_ms; /* when a hold ended last (el_now_ms); 0: none has */
   TAILQ_ENTRY(el_queue_driver) link;
   el_queue_name names[]; /* several only for a multi-lock; their text follows */
 };
@@ -448,6 +449,18 @@ static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
          first->state == EL_ACQUISITION_HOLDING;
 }
 
+static void note_hold_ended(queue_driver *queue) {
+  queue->was_held = true;
+  queue->held_ms = (uint32_t)el_now_ms();
+}
+
+/* was_held_since tells whether a hold of |queue| has ended since |ms|, which is at most 24 days
+ * ago, or 0. */
+static bool was_held_since(const queue_driver *queue, int64_t ms) {
+  return queue->was_held &&
+         (ms == 0 || (int32_t)(queue->held_ms - (uint32_t)ms) > 0);
+}
+
 /* has_answered tells whether etcd has answered since |waiter| began to wait. It also returns true
  * if a hold of the same queue has ended since: until then no request was needed; and if the entry
  * |at| knows its predecessor: the entry then watches that key and may send no request for a long
@@ -460,7 +473,7 @@ static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   bool is_behind =
       entry != NULL && entry->predecessor.rev != 0 &&
       (entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_RELEASING);
-  return is_behind || waiter->queue->held_ms > since_ms ||
+  return is_behind || was_held_since(waiter->queue, since_ms) ||
          el_request_queue_was_answered_since(
              waiter->queue->queues->session->shared->requests, since_ms);
 }
@@ -667,7 +680,7 @@ static void fail(el_waiter *waiter, const el_local_action *action) {
  * is told of the loss finds the new number in client:stats. */
 static void lose(el_waiter *waiter, el_loss loss) {
   el_error err;
-  waiter->queue->held_ms = el_now_ms();
+  note_hold_ended(waiter->queue);
   EL_COUNT(counters_of(waiter->queue), held, -1);
   el_timers_stop(timers_of(waiter->queue), &waiter->timer);
   el_lock_message_lost(waiter, loss, &err);
@@ -807,7 +820,7 @@ void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss) {
   }
   if (el_waiter_is_holding(waiter)) {
     leave.mod_rev = waiter->events->mod_rev(waiter);
-    waiter->queue->held_ms = el_now_ms();
+    note_hold_ended(waiter->queue);
     el_timers_stop(timers_of(waiter->queue), &waiter->timer);
     if (how != EL_LEAVE_LOST) EL_COUNT(counters_of(waiter->queue), held, -1);
   } else {
