@@ -89,10 +89,7 @@ typedef struct lease_record {
 } lease_record;
 
 static struct {
-  etcd *cluster;
   checks_options options;
-  mood mood;
-  int64_t login_us;
   bool is_calm;     /* there are no faults; only watches may be silent */
   int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
   /* by create_revision: when an admin has changed the key; 0: none has */
@@ -181,12 +178,12 @@ void checks_on_sabotage(int64_t create_rev) {
  * lease, it first has to see that and to get another. */
 static int64_t prompt_us(void) {
   int n = checks.options.has_peaceful_admin ? 2 * PROMPT_ROUNDS : PROMPT_ROUNDS;
-  return n * checks.options.round_us + TURNS_US + checks.login_us;
+  return n * checks.options.round_us + TURNS_US + checks.options.login_us;
 }
 
 /* Tells whether |of| need not know yet that an admin has changed its key. Without faults its client
- * reads one of its keys every TTL/3, one after the other; with faults it may learn of it by the hold deadline only, or be
- * granted the lock by an answer that is late. */
+ * reads one of its keys every TTL/3, one after the other. With faults it may learn of it by the hold
+ * deadline only, or be granted the lock by an answer that is late. */
 static bool is_exempt(const user *of) {
   int64_t ttl_us = of->in->ttl_ms * WORLD_MS;
   return is_sabotaged(of->token) &&
@@ -294,15 +291,15 @@ static bool is_downgraded(const etcd_key *key, int name) {
   int len = snprintf(text, sizeof text, "n%d/write/read/%" PRIx64, name,
                      key->create_rev);
   const etcd_key *marker =
-      etcd_find(checks.cluster, (el_bytes){text, (size_t)len});
+      etcd_find(checks.options.cluster, (el_bytes){text, (size_t)len});
   return marker != NULL && marker->lease == key->lease;
 }
 
 /* Returns how many keys of |name| are older than |token| and conflict with |mode|. */
 static int count_older(int name, int64_t token, el_mode mode) {
   int n = 0;
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     lock_key it = parse(key);
     if (it.name == name && key->create_rev < token &&
         modes_conflict(it.mode, mode) &&
@@ -326,7 +323,7 @@ static void check_queue(user *of, int name) {
 static bool has_own_keys(const user *of) {
   int n = 0;
   for (const el_keys *at = el_lock_keys(of->lock); at != NULL; at = at->next) {
-    const etcd_key *key = etcd_find(checks.cluster, el_keys_own(at));
+    const etcd_key *key = etcd_find(checks.options.cluster, el_keys_own(at));
     if (key != NULL && key->create_rev == of->token &&
         key->lease == of->lease) {
       n++;
@@ -372,8 +369,11 @@ static void check_readers(const user *of, name_record *record) {
  * program lingers, because its users take their key again. */
 static void check_fairness(const user *of, int name) {
   name_record *record = &checks.names[name];
-  if (of->wish.mode == EL_MODE_READ) check_readers(of, record);
-  if (of->wish.mode == EL_MODE_PERMIT || of->wish.mode == EL_MODE_READ) return;
+  if (of->wish.mode == EL_MODE_PERMIT) return;
+  if (of->wish.mode == EL_MODE_READ) {
+    check_readers(of, record);
+    return;
+  }
   if (record->chain_token != of->token) {
     record->chain_token = of->token;
     record->chain_us = world_now_us();
@@ -505,12 +505,12 @@ static bool is_in_the_way(const user *of, const lock_key *it) {
   return true;
 }
 
-/* Returns the create_revision of the youngest key that may be that of |of|, which waits for a permit;
- * 0: there is none. */
+/* Returns the create_revision of the youngest key that may be that of |of|, which waits for a
+ * permit; 0: there is none. */
 static int64_t youngest_rev(const user *of) {
   int64_t rev = 0;
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
     lock_key it = parse(key);
     if (is_rival(of, &it) && it.permits == of->wish.permits && from != NULL &&
@@ -547,8 +547,8 @@ static bool is_wanted(const user *of) {
       return true;
     }
   }
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     lock_key it = parse(key);
     bool is_reader_key = it.mode == EL_MODE_WRITE && it.name >= 0 &&
                          of->wish.mode == EL_MODE_READ &&
@@ -566,8 +566,8 @@ static bool is_blocked(const user *of) {
 
 /* Tells whether another client has a key that makes a try of |of| fail, if only by lingering. */
 static bool has_rival(const user *of) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
     lock_key it = parse(key);
     if (is_rival(of, &it) && from != NULL &&
@@ -592,7 +592,7 @@ static int64_t limit_us(const user *of) {
   for (int i = 0; i < n_programs; i++) {
     if (programs[i].ttl_ms > ttl_ms) ttl_ms = programs[i].ttl_ms;
   }
-  switch (checks.mood) {
+  switch (checks.options.mood) {
     case MOOD_CALM:
       return free_us(of);
     case MOOD_DEAF:
@@ -601,7 +601,7 @@ static int64_t limit_us(const user *of) {
                  WORLD_MS +
              2 * prompt_us();
     case MOOD_MILD:
-      return checks.login_us + CHECKS_MILD_LAG_MS * WORLD_MS +
+      return checks.options.login_us + CHECKS_MILD_LAG_MS * WORLD_MS +
              (of->saw_other
                   ? ttl_ms / KEEPALIVE_DIV * WORLD_MS + HANG_US + prompt_us()
                   : HANG_US);
@@ -659,8 +659,8 @@ static bool is_old(const lease_record *from) {
 /* After the faults, a client soon deletes what it has left with an old lease, for example by a
  * request that etcd has applied late. With a lock delay the key of a lost hold stays. */
 static void look_at_old_keys(void) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
     int64_t *old_us = &checks.idle_us[key->create_rev];
     const program *in = from != NULL ? &programs[from->program] : NULL;
@@ -679,8 +679,8 @@ static void look_at_old_keys(void) {
 
 /* Without faults, a key that no user of its client wants stays only as long as it may linger. */
 static void look_at_keys(void) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
     lock_key it = parse(key);
     int64_t *idle_us = &checks.idle_us[key->create_rev];
@@ -750,7 +750,7 @@ static void check_failure(user *of, const el_error *err) {
   if (checks.options.has_peaceful_admin && err->code == EL_LOST) return;
   if (checks.is_calm && !is_locked && err->code != EL_TIMEOUT &&
       (err->code != EL_UNAVAILABLE || of->wish.timeout_ms < 0 ||
-       of->wish.timeout_ms > SHORT_MS + checks.login_us / WORLD_MS)) {
+       of->wish.timeout_ms > SHORT_MS + checks.options.login_us / WORLD_MS)) {
     world_violate("no false failure", "%s: %s", describe(of), err->text);
   }
 }
@@ -819,7 +819,7 @@ void checks_on_decided(user *of, const el_error *err) {
  * answer lacked its lease. */
 static void check_cause(const user *of, el_loss loss) {
   const etcd_key *key =
-      etcd_find(checks.cluster, el_keys_own(el_lock_keys(of->lock)));
+      etcd_find(checks.options.cluster, el_keys_own(el_lock_keys(of->lock)));
   if (key != NULL && key->create_rev == of->token &&
       (loss == EL_LOSS_DELETED ||
        (key->lease == of->lease && !checks.options.omits_leases))) {
@@ -853,7 +853,7 @@ static void check_loss(user *of) {
   }
   if (loss != EL_LOSS_MAX_HOLD && !is_sabotaged(of->token) &&
       (checks.is_calm ||
-       (checks.mood == MOOD_MILD && of->in->ttl_ms >= STEADY_TTL_MS))) {
+       (checks.options.mood == MOOD_MILD && of->in->ttl_ms >= STEADY_TTL_MS))) {
     world_violate("no false loss", "%s: %d", describe(of), (int)loss);
   }
 }
@@ -968,8 +968,8 @@ static bool is_delayed(const etcd_key *key) {
 }
 
 static void check_keys_left(const program *of) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
     if (from != NULL && from->program == of->process.id &&
         from->generation == of->generation && !is_delayed(key) &&
@@ -995,13 +995,13 @@ void checks_on_closed(program *of) {
     world_violate("true counters", "p%d: %d held, %d waiting after the close",
                   of->process.id, (int)stats.held, (int)stats.waiting);
   }
-  if ((checks.mood == MOOD_STOPS || checks.is_calm) &&
+  if ((checks.options.mood == MOOD_STOPS || checks.is_calm) &&
       of->stopped_us == of->closing_stopped_us) {
     check_keys_left(of);
   }
   costs_on_closed(of, count_logins(of));
   if (!checks.is_calm) return;
-  if (stats.failed_attempts > FAILED_MAX && checks.login_us == 0 &&
+  if (stats.failed_attempts > FAILED_MAX && checks.options.login_us == 0 &&
       !checks.options.has_peaceful_admin) {
     world_violate("no false failure", "p%d: %d failed attempts", of->process.id,
                   (int)stats.failed_attempts);
@@ -1009,7 +1009,7 @@ void checks_on_closed(program *of) {
   for (int i = 0; i < checks.n_leases; i++) {
     const lease_record *it = &checks.leases[i];
     if (it->program == of->process.id && it->generation == of->generation &&
-        etcd_has_lease(checks.cluster, it->lease)) {
+        etcd_has_lease(checks.options.cluster, it->lease)) {
       world_violate("nothing left", "a lease of p%d, after its close",
                     of->process.id);
     }
@@ -1030,8 +1030,8 @@ int checks_on_write(const user *of, char *key, char *value) {
 
 /* Returns the key of |name| that was created as |token|, if it belongs to the queue. */
 static const etcd_key *find_holder(int name, int64_t token) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     if (key->create_rev == token && parse(key).name == name) return key;
   }
   return NULL;
@@ -1238,12 +1238,10 @@ static void look(void *arg) {
 void checks_begin(const checks_options *options) {
   memset(&checks, 0, sizeof checks);
   checks.options = *options;
-  checks.cluster = options->cluster;
-  checks.mood = options->mood;
-  checks.login_us = options->login_us;
-  checks.is_calm = checks.mood == MOOD_CALM || checks.mood == MOOD_DEAF;
-  costs_begin(checks.mood == MOOD_CALM && !options->has_peaceful_admin
-                  ? checks.cluster
+  checks.is_calm =
+      checks.options.mood == MOOD_CALM || checks.options.mood == MOOD_DEAF;
+  costs_begin(checks.options.mood == MOOD_CALM && !options->has_peaceful_admin
+                  ? checks.options.cluster
                   : NULL);
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)
@@ -1261,12 +1259,13 @@ void checks_end(void) {
 }
 
 void checks_nothing_left(void) {
-  for (size_t i = 0; i < etcd_n_keys(checks.cluster); i++) {
-    const etcd_key *key = etcd_key_at(checks.cluster, i);
+  for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
+    const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     world_violate("nothing left", "the key %.*s", (int)key->key.len,
                   key->key.data);
   }
-  if (etcd_n_leases(checks.cluster) > 0) {
-    world_violate("nothing left", "%zu leases", etcd_n_leases(checks.cluster));
+  if (etcd_n_leases(checks.options.cluster) > 0) {
+    world_violate("nothing left", "%zu leases",
+                  etcd_n_leases(checks.options.cluster));
   }
 }

@@ -232,9 +232,8 @@ static bool op_fits(const Etcd__ResponseOp *op, uint8_t kind) {
   if (range->n_kvs > 1 && kind & ONE_KEY) return false;
   for (size_t i = 0; i < range->n_kvs; i++) {
     const Etcd__KeyValue *kv = range->kvs[i];
-    if (kv->create_revision <= 0 || kv->create_revision > EL_REVISION_MAX ||
-        kv->mod_revision < 0 || kv->mod_revision > EL_REVISION_MAX ||
-        kv->key.len == 0) {
+    if (kv->create_revision == 0 || !el_is_revision(kv->create_revision) ||
+        !el_is_revision(kv->mod_revision) || kv->key.len == 0) {
       return false;
     }
   }
@@ -392,8 +391,8 @@ static bool read_message(el_txn_answer *answer,
   }
   from = answer->message =
       etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
-  if (from == NULL || from->header == NULL || from->header->revision <= 0 ||
-      from->header->revision > EL_REVISION_MAX ||
+  if (from == NULL || from->header == NULL || from->header->revision == 0 ||
+      !el_is_revision(from->header->revision) ||
       from->header->cluster_id == 0 || from->header->member_id == 0 ||
       from->header->raft_term == 0 || !el_txn_answer_read(answer, shape)) {
     return false;

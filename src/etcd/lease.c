@@ -51,8 +51,7 @@ static void finish(lease_call *call, const el_lease_answer *answer) {
 
 /* Returns whether an answer can have |header|. */
 static bool is_header(const Etcd__ResponseHeader *header) {
-  return header != NULL && header->revision >= 0 &&
-         header->revision <= EL_REVISION_MAX;
+  return header != NULL && el_is_revision(header->revision);
 }
 
 static void unreadable(el_error *err, const char *from, const char *what) {

@@ -19,6 +19,12 @@
  * need centuries to get there, and arithmetic on smaller ones cannot overflow. */
 #define EL_REVISION_MAX (INT64_MAX / 2)
 
+/* el_is_revision tells whether an answer may have the revision |rev|; 0: it is missing.
+ * @thread any */
+static inline bool el_is_revision(int64_t rev) {
+  return rev >= 0 && rev <= EL_REVISION_MAX;
+}
+
 /* el_compare is a condition on a key, or on all keys of a range. For a range, the condition must
  * hold for each key. A range without keys is compared like a key with revision 0 and lease 0. */
 typedef struct el_compare {

@@ -180,18 +180,14 @@ static void on_events(el_watches *watches, int64_t id,
   }
 }
 
-static bool is_revision(int64_t rev) {
-  return rev >= 0 && rev <= EL_REVISION_MAX;
-}
-
 /* Returns whether |message| has all fields that are read, with possible values. */
 static bool is_whole(const Etcd__WatchResponse *message) {
-  if (message->header == NULL || !is_revision(message->header->revision)) {
+  if (message->header == NULL || !el_is_revision(message->header->revision)) {
     return false;
   }
   for (size_t i = 0; i < message->n_events; i++) {
     const Etcd__KeyValue *kv = message->events[i]->kv;
-    if (kv == NULL || !is_revision(kv->mod_revision)) return false;
+    if (kv == NULL || !el_is_revision(kv->mod_revision)) return false;
   }
   return true;
 }

@@ -54,17 +54,20 @@ static bool is_host(const char *text, size_t len) {
   return len > 0 && strspn(text, NAME_CHARACTERS) >= len;
 }
 
+/* Returns whether |text| is a host or an IPv6 address in brackets. */
+static bool is_host_or_ipv6(const char *text, size_t len) {
+  if (len > 0 && text[0] == '[') {
+    return len > 2 && text[len - 1] == ']' && is_ipv6(text + 1, len - 2);
+  }
+  return is_host(text, len);
+}
+
 /* Returns whether |text| is "host:port". This file checks it, because gRPC does not report a bad
  * target as an error: it writes a log line and creates a "lame" channel. */
 static bool is_host_port(const char *text) {
   const char *colon = strrchr(text, ':');
-  size_t len;
   if (colon == NULL || !is_port(colon + 1)) return false;
-  len = (size_t)(colon - text);
-  if (text[0] == '[') {
-    return len > 2 && text[len - 1] == ']' && is_ipv6(text + 1, len - 2);
-  }
-  return is_host(text, len);
+  return is_host_or_ipv6(text, (size_t)(colon - text));
 }
 
 /* Sets to->target to |scheme| and |text|, with special characters escaped. The buffer is large
@@ -121,10 +124,7 @@ static bool has_bad_port(const char *text) {
     return false;
   }
   port = strtoull(colon + 1, NULL, 10);
-  return (port == 0 || port > 65535) &&
-         (is_host(text, len) ||
-          (len > 2 && text[0] == '[' && text[len - 1] == ']' &&
-           is_ipv6(text + 1, len - 2)));
+  return (port == 0 || port > 65535) && is_host_or_ipv6(text, len);
 }
 
 /* Fills |err| with the problem of |text|, and with a correction if one can be guessed. |rest| is
