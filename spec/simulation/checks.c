@@ -93,7 +93,7 @@ static struct {
   bool is_calm;     /* there are no faults; only watches may be silent */
   int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
   /* by create_revision: when an admin has changed the key; 0: none has */
-  int64_t sabotaged_us[REVS_MAX];
+  int64_t sabotaged_us[REVS_MAX], last_sabotage_us;
   bool was_granted[REVS_MAX];
   /* by create_revision: since when no user wants the key, or its lease is old; 0: neither */
   int64_t idle_us[REVS_MAX];
@@ -171,7 +171,7 @@ static bool is_sabotaged(int64_t create_rev) {
 }
 
 void checks_on_sabotage(int64_t create_rev) {
-  checks.sabotaged_us[create_rev] = world_now_us();
+  checks.sabotaged_us[create_rev] = checks.last_sabotage_us = world_now_us();
 }
 
 /* Returns how long what a client does at once may take without faults. If an admin has revoked its
@@ -734,6 +734,14 @@ void checks_on_end_of_call(const user *of, int64_t begun_us,
   check_time(of, world_now_us() - begun_us, timeout_ms);
 }
 
+/* An admin who revokes the lease of a wait makes it begin again. If its timeout ends then, before
+ * etcd has answered the new lease, it says "unavailable". */
+static bool is_failed_by_admin(const user *of, const el_error *err) {
+  return checks.options.has_peaceful_admin &&
+         (err->code == EL_LOST || (err->code == EL_UNAVAILABLE &&
+                                   of->joined_us <= checks.last_sabotage_us));
+}
+
 static void check_failure(user *of, const el_error *err) {
   bool is_locked = err->code == EL_LOCKED;
   world_trace("p%d u%d: %s: %s", of->in->process.id, of->id,
@@ -747,7 +755,7 @@ static void check_failure(user *of, const el_error *err) {
     world_violate("true failure", "%s has no timeout: %s", describe(of),
                   err->text);
   }
-  if (checks.options.has_peaceful_admin && err->code == EL_LOST) return;
+  if (is_failed_by_admin(of, err)) return;
   if (checks.is_calm && !is_locked && err->code != EL_TIMEOUT &&
       (err->code != EL_UNAVAILABLE || of->wish.timeout_ms < 0 ||
        of->wish.timeout_ms > SHORT_MS + checks.options.login_us / WORLD_MS)) {
