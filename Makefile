@@ -112,7 +112,7 @@ demo-openresty: ## the same in nginx: two services, one Redis, ab
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all run-demo-openresty
 
 test: deps ## the simulator, the model, then all specs against a real etcd
-	@$(MAKE) --no-print-directory sim HISTORIES=2500
+	@$(MAKE) --no-print-directory sim HISTORIES=2500 FROM=commit
 	@$(MAKE) --no-print-directory model
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
@@ -123,7 +123,7 @@ lint: deps ## format, static checks, layer rules
 	@$(LUA) spec/lint/layers.lua .
 
 asan: deps ## histories and the specs under the address, undefined and leak sanitizers
-	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=2500
+	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=2500 FROM=commit
 	@$(MAKE) --no-print-directory SANITIZE=asan suite
 
 tsan: deps ## the specs under the thread sanitizer

@@ -120,7 +120,7 @@ SHORT_ASAN := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock l
   event_loop/wake_socket))
 
 asan-short: deps ## a core of the specs under the address, undefined and leak sanitizers
-	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=250
+	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=250 FROM=commit
 	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN)' suite
 
 # `make test` does not install Go, because Go is large. Without Go, or without a module proxy or
