@@ -75,7 +75,7 @@ SUITE_ENV_-tsan = \
 help-dev: ## list the targets of this file
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
 
-check-all: ## everything that must hold before a release: more than an hour
+check-all: ## everything that must hold before a release, in three hours
 	@CHECKS=all bash .ci/run
 
 check-deps: ## install the Debian packages that `make check-all` needs besides
