@@ -5,10 +5,11 @@
  * renews leases in its memory, a member that has applied a snapshot keeps its old raft term, a
  * lease ends at the first millisecond at which its leader may end it.
  *
- *   lease_model FROM COUNT [NAME=VALUE...]   run COUNT schedules with the seeds FROM, FROM + 1, ...
- *   lease_model SEED [NAME=VALUE...]         tell the story of one schedule
+ *   build/model/rule FROM COUNT [NAME=VALUE...]   run COUNT schedules, with the seeds from FROM on
+ *   build/model/rule SEED [NAME=VALUE...]         tell the story of one schedule
  *
- * |options| lists the names. Time is in ms. One seed is one schedule. */
+ * `make model` builds it, and build/model/mutantN with each known mutant of the rule. |options|
+ * lists the names, |words| the words for values. Time is in ms. One seed is one schedule. */
 #include "protocol/lease_proof.h"
 
 #include <inttypes.h>
@@ -27,36 +28,45 @@ enum {
   FAULTS_MAX = 24,
   NOBODY = -1,
   MEMBER_ID_BASE = 100, /* the ID of member 0 in answers */
-  RENEW_ACTIVE_MS =
-      300 /* a "fixed" leader renews for so long after its last tick */
+  RENEW_ACTIVE_MS = 300 /* see versions */
 };
 
 /* ---- options ---- */
 
+/* What a leader does with a keepalive while its raft loop hangs. VULNERABLE: it renews the lease in
+ * its memory. FIXED (etcd 3.4.31, 3.5.13): it does so for RENEW_ACTIVE_MS after its last tick; later
+ * it first checks that it still leads. MIXED: each member is one of these, by seed. */
 typedef enum { FIXED, VULNERABLE, MIXED } versions;
+/* What a new leader adds to the TTL: nothing, or an election timeout. */
 typedef enum { BY_SEED = -1, EXACT = 0, AS_ETCD = 1 } promotion;
 
-/* Each is an int, so that one table can parse them all. */
+/* Each is an int, so that one table can parse them all. -1, or the word seed: the schedule's seed
+ * chooses the value. */
 static struct {
-  int versions; /* which members renew leases without a check of their leadership */
-  int snapshots; /* 0: none; 1: for members that miss 5000 entries; 2: also after restarts */
-  int catchup; /* entries that a leader keeps for slow members */
-  int bump;    /* percent of entries that raise the revision; -1: by seed */
-  int promote; /* what a new leader adds to the TTL. EXACT: 0, AS_ETCD: election timeout */
-  int hang;     /* raft loops hang on their disk */
-  int pause;    /* processes stop as a whole */
-  int cut;      /* links between members fail */
-  int transfer; /* leadership is handed to another member */
-  int restart;  /* members crash and come back */
+  /* the cluster, and its faults (1: they may happen) */
+  int versions;  /* fixed, vulnerable or mixed */
+  int snapshots; /* 0 or none; 1 or missing: for members that miss |catchup| entries; 2 or restarts:
+                    also from a leader that has restarted, and so keeps fewer entries */
+  int catchup;   /* entries that a leader keeps for slow members */
+  int bump;      /* percent of entries that raise the revision, or -1 */
+  int promote;   /* exact, etcd or seed */
+  int hang;      /* raft loops hang on their disk */
+  int pause;     /* processes stop as a whole */
+  int cut;       /* links between members fail */
+  int transfer;  /* leadership is handed to another member */
+  int restart;   /* members crash and come back */
   int stale_revokes; /* a deposed leader's revoke is forwarded to the next leader (etcd #15247) */
   int stale_reads; /* a deposed leader may confirm a read (etcd #20418) */
   int torn; /* an answer may fall between etcd's setAppliedIndex and setTerm */
   int slow_renew; /* a leader may pause between "has it expired?" and the renewal */
-  int writes;     /* percent of sights that are writes; -1: by seed */
-  int clocks; /* 1: the client's clock is up to 1 % off; 0: exact; -1: by seed */
   int members; /* 3 or 5; 0: by seed */
-  int max_term; /* 1: the client ignores sights below the largest term in any answer */
-  int grow;  /* 1: a sight counts once the same member shows a later revision */
+  /* the client */
+  int writes; /* percent of sights that are writes, or -1 */
+  int clocks; /* 1: its clock is up to 1 % off; 0: exact, or -1 */
+  /* changes of the client's rule: what else a sight must satisfy */
+  int max_term; /* 1: it has the largest term of all answers so far */
+  int grow; /* 1: later the same member shows a later revision in the same term */
+  /* the output */
   int all;   /* 1: count broken schedules; 2: name each; 0: stop at the first */
   int stats; /* 1: print how often the schedules did what */
 } options = {.versions = MIXED,
@@ -1655,8 +1665,8 @@ static bool read_option(const char *text) {
 }
 
 static int usage(void) {
-  fprintf(stderr, "usage: lease_model FROM COUNT [NAME=VALUE...]\n"
-                  "       lease_model SEED [NAME=VALUE...]\nnames:");
+  fprintf(stderr, "usage: build/model/rule FROM COUNT [NAME=VALUE...]\n"
+                  "       build/model/rule SEED [NAME=VALUE...]\nnames:");
   for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
     fprintf(stderr, " %s", option_names[i].name);
   }

@@ -1,16 +1,22 @@
 -- Known mutants: bugs that etcdlock has had, or that would break a safety rule. Each is a small
--- patch, and names what must notice it.
+-- patch, and names what must notice it: |spec|, |simulator| or |model|. `make known-mutants` prints
+-- MISSED if that does not notice it.
 --
 --   name    the bug
 --   file    the file that is patched
 --   from    text that occurs once in the file
 --   to      the text in its place
 --   regression   the number of the regression whose bug it is; nil: it never was in etcdlock
---   simulator    true: noticed by the simulator, within |histories| (nil: 2,500)
 --   spec         noticed by this spec
---   gone    why no small patch can bring the bug of |regression| back; then there is no other field
---   model   noticed by the model of the lease, run with these options (spec/model/lease_model.c)
---   from_schedule   the seed of the first schedule; nil: 1
+--   simulator    true: noticed by the simulator
+--   histories    how many histories the simulator runs for it; nil: 2,500
+--   model        noticed by the model of the lease, run with these options ("": the defaults of
+--                spec/model/lease_model.c). |file| is src/protocol/lease_proof.c. `make model` runs
+--                it, not `make known-mutants`
+--   from_schedule   the seed of the model's first schedule; nil: 1
+--
+-- The bug of a regression that no small patch can bring back has two fields only: |regression|, and
+-- |gone|, which says why.
 return {
   {
     name = "a sight of any raft term proves a renewal",
