@@ -1288,6 +1288,7 @@ end]],
     from = "  if (answer->err.code == EL_OK && omits(keys,",
     to = "  if (false && omits(keys,",
     simulator = true,
+    histories = 6000,
   },
   {
     name = "a key is written although its last read has failed",
