@@ -95,9 +95,12 @@ describe("in a callback of luv, without the option loop,", function()
 
   it("a wait ends after the program has closed all handles", function()
     local held = assert(other:lock "a")
-    local out, code, err = proc.run({ uv.exepath(), "-e", ([[
+    local child = proc.lua([[
+      local endpoint, prefix = ...
       local uv = require "luv"
-      local client = assert(require "etcdlock".connect { endpoints = %q, env = false, prefix = %q })
+      local client = assert(require("etcdlock").connect {
+        endpoints = endpoint, env = false, prefix = prefix, ttl = 2,
+      })
       local timer = uv.new_timer()
       timer:start(0, 0, function()
         coroutine.wrap(function() client:lock("a", { timeout = 20 }) end)() -- does not end
@@ -109,8 +112,9 @@ describe("in a callback of luv, without the option loop,", function()
         end)()
       end)
       uv.run()
-    ]]):format(etcd:endpoint(), prefix) }, { env = proc.lua_environment(), seconds = 8 })
-    assert.same({ "locked\n", 0, "" }, { out, code, err })
+    ]], etcd:endpoint(), prefix)
+    child:expect("^locked$", 8)
+    assert.equal(0, (child:wait(8)))
     assert.is_true(held:unlock())
   end)
 end)
