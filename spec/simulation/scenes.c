@@ -21,7 +21,8 @@ enum {
   LOOK_US = 10 * WORLD_MS,
   SEEDS = 5,
   MANY_SEEDS = 40,
-  STILL_US = 4000 * WORLD_MS
+  STILL_US = 4000 * WORLD_MS,
+  LONG_STILL_US = 20000 * WORLD_MS
 };
 
 typedef enum incident {
@@ -30,7 +31,9 @@ typedef enum incident {
   INCIDENT_MEMBER, /* after one TTL the member in use hangs for ever */
   INCIDENT_LEADER, /* after one TTL the leader is lost */
   INCIDENT_STILL,  /* after one TTL the leader stands still for STILL_US */
-  INCIDENT_SPLIT   /* within the second TTL a leader is lost, and votes split */
+  INCIDENT_SPLIT,  /* within the second TTL a leader is lost, and votes split */
+  /* within the second TTL the leader stands still, and the election takes 2 s to 3 s */
+  INCIDENT_SLOW_ELECTION
 } incident;
 
 typedef struct scene {
@@ -41,7 +44,7 @@ typedef struct scene {
   bool is_disk_busy;
   incident incident;
   bool is_busy;
-  bool has_long_ttl; /* twice TTL_MS */
+  int ttl_ms; /* 0: TTL_MS */
 } scene;
 
 typedef struct outcome {
@@ -61,7 +64,9 @@ static struct {
 static const char *const names[ETCD_MEMBERS_MAX] = {
     "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"};
 
-static int ttl_ms(const scene *of) { return TTL_MS << of->has_long_ttl; }
+static int ttl_ms(const scene *of) {
+  return of->ttl_ms != 0 ? of->ttl_ms : TTL_MS;
+}
 
 /* ---- the client ---- */
 
@@ -72,6 +77,7 @@ static el_lock *take(el_client *client) {
   while (!stage.is_over && !el_lock_wait(lock, 1000, &err)) {
   }
   if (!stage.is_over && err.code == EL_OK) return lock;
+  world_trace("no lock: %s", err.text);
   el_lock_release(lock);
   el_lock_unref(lock);
   return NULL;
@@ -157,6 +163,13 @@ static void make_incident(void *arg) {
       network_pause(stage.cluster, leader, world_now_us() + STILL_US);
       etcd_cut_off(stage.cluster, leader, world_now_us() + STILL_US);
       return;
+    case INCIDENT_SLOW_ELECTION:
+      fiber_sleep(world_random(0, ttl_ms(&stage.scene)) * WORLD_MS);
+      leader = etcd_leader(stage.cluster);
+      network_pause(stage.cluster, leader, world_now_us() + LONG_STILL_US);
+      etcd_elect(stage.cluster, world_random(2000, 3000) * WORLD_MS);
+      etcd_cut_off(stage.cluster, leader, world_now_us() + LONG_STILL_US);
+      return;
     case INCIDENT_NONE:
       return;
   }
@@ -210,7 +223,8 @@ static const char *const incidents[] = {"",
                                         "a member hangs",
                                         "a leader is lost",
                                         "the leader stands still",
-                                        "votes are split"};
+                                        "votes are split",
+                                        "a slow election"};
 
 static void print_busy_row(const scene *of) {
   int64_t sum_us = 0, worst_us = 0;
@@ -225,8 +239,15 @@ static void print_busy_row(const scene *of) {
       (double)sum_us / MANY_SEEDS / WORLD_S, (double)worst_us / WORLD_S);
 }
 
+static const char *describe_ttl(const scene *of) {
+  static char text[32];
+  snprintf(text, sizeof text, "TTL %d ms  ", of->ttl_ms);
+  return of->ttl_ms != 0 ? text : "";
+}
+
 static void print_row(const scene *of) {
-  uint64_t n_seeds = of->incident == INCIDENT_SPLIT ? MANY_SEEDS : SEEDS;
+  bool is_random = of->lost > 0 || of->incident >= INCIDENT_SPLIT;
+  uint64_t n_seeds = is_random ? MANY_SEEDS : SEEDS;
   outcome sum = {0};
   int n_granted = 0;
   int64_t worst_us = 0;
@@ -238,16 +259,16 @@ static void print_row(const scene *of) {
     sum.n_lost += one.n_lost;
     if (one.first_us > worst_us) worst_us = one.first_us;
   }
-  printf(
-      "%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %s%-24s  ", of->n_members,
-      of->is_balanced ? " behind one address" : "", of->rtt_ms, of->lost / 10.0,
-      of->disk_ms, of->is_disk_busy ? ", busy" : "",
-      of->has_long_ttl ? "TTL twice as long  " : "", incidents[of->incident]);
+  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %s%-24s  ",
+         of->n_members, of->is_balanced ? " behind one address" : "",
+         of->rtt_ms, of->lost / 10.0, of->disk_ms,
+         of->is_disk_busy ? ", busy" : "", describe_ttl(of),
+         incidents[of->incident]);
   if (n_granted == 0) {
     printf("no lock\n");
     return;
   }
-  printf("first lock %5.1f s (%.1f)  held %5.1f %%  lost %.1f\n",
+  printf("first lock %5.1f s (%.1f)  held %5.1f %%  lost %.2f\n",
          (double)sum.first_us / n_granted / WORLD_S, (double)worst_us / WORLD_S,
          (double)sum.held_us * 100 /
              ((double)n_granted * TTLS * ttl_ms(of) * WORLD_MS),
@@ -282,10 +303,10 @@ static void for_each_scene(void (*show)(const scene *of, void *arg),
     show(&(scene){.n_members = 3, .is_balanced = true, .incident = (incident)i},
          arg);
   }
-  for (int is_long = 0; is_long <= 1; is_long++) {
+  for (int times = 1; times <= 2; times++) {
     show(&(scene){.n_members = 3,
                   .incident = INCIDENT_SPLIT,
-                  .has_long_ttl = is_long != 0},
+                  .ttl_ms = times * TTL_MS},
          arg);
   }
   for (int i = INCIDENT_MEMBER; i <= INCIDENT_STILL; i++) {
@@ -294,6 +315,18 @@ static void for_each_scene(void (*show)(const scene *of, void *arg),
                     .rtt_ms = rtt_ms,
                     .incident = (incident)i,
                     .is_busy = true},
+           arg);
+    }
+  }
+  for (int rtt_ms = 0; rtt_ms <= 300; rtt_ms += 100) {
+    show(&(scene){.n_members = 3,
+                  .rtt_ms = rtt_ms,
+                  .incident = INCIDENT_SLOW_ELECTION},
+         arg);
+  }
+  for (int rtt_ms = 500; rtt_ms <= 1500; rtt_ms += 500) {
+    for (int times = 2; times <= 4; times++) {
+      show(&(scene){.n_members = 1, .rtt_ms = rtt_ms, .ttl_ms = times * rtt_ms},
            arg);
     }
   }
