@@ -241,6 +241,15 @@ describe("etcdlock doctor", function()
     secured.assert_no_secret(out)
   end)
 
+  it("tells the ttl that locks need if answers are slow", function()
+    local proxy = Swallow.start(suite.endpoint())
+    proxy:slow(0.8)
+    local child = command.start { "doctor", "--prefix", prefix, "--endpoints", proxy:endpoint() }
+    child:expect("note   an answer takes 0%.%d+ s: give locks a ttl of at least 4 s", 30)
+    child:destroy()
+    proxy:stop()
+  end)
+
   it("notes that the login took more than 1 s", function()
     local etcd = secured.start(prefix, { tls = false })
     local server = clients.scripted(etcd:endpoint())

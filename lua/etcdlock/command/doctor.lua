@@ -338,6 +338,9 @@ local SLOW_NAME = "name %s: %d keys below it, which belong to no lock, slow a lo
   .. " of each name above it; give locks a prefix of their own"
 -- Seconds. With etcd's default cost, a login takes 0.05 s.
 local SLOW_LOGIN = 1
+-- A hold needs this many answers in its TTL, as the message of a wait says if the TTL is too short.
+-- SHORTEST_TTL: seconds.
+local ANSWERS_IN_TTL, SHORTEST_TTL = 4, 2
 -- Seconds between two looks for clients that wait for each other.
 local SECOND_LOOK = 1
 
@@ -355,11 +358,21 @@ local function note_login(client)
   end
 end
 
+-- Notes the TTL that locks need here, if it is longer than the shortest one.
+local function note_ttl(answer_time)
+  local needed = math.ceil(ANSWERS_IN_TTL * answer_time)
+  if needed > SHORTEST_TTL then
+    print_note(("an answer takes %.2g s: give locks a ttl of at least %d s"):format(answer_time,
+      needed))
+  end
+end
+
 local function check_majority(client)
   local seconds, message = client:ping()
   if seconds then
     print_ok("a majority answers: " .. format_milliseconds(seconds))
     note_login(client)
+    note_ttl(seconds)
   else
     print_problem(settings.translate(message), remedy_for(message))
   end
