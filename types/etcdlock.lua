@@ -45,7 +45,7 @@
 ---variable, the client uses the value of that variable.
 ---@class (exact) etcdlock.ConnectOptions
 ---@field endpoints? string|string[] 1 to 32 addresses of etcd members: a list, or one string with commas. An address is `host:port`, `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
----@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time. It should be at least four times the round trip to etcd: otherwise a lost packet may end a hold (default: 10)
+---@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time. It should be at least four times what an answer of etcd takes: otherwise a lost packet may end a hold. If it is less than about twice that, no hold can be proven, and lock calls fail with `unavailable` and a message that gives both times (default: 10)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which locks stay taken after the TTL if their holder crashes. After an `unlock` a lock is free at once (default: 0)
 ---@field timeout? etcdlock.seconds default of the option `timeout` of a lock call; `math.huge`: no limit (default: no limit; in nginx 5)
 ---@field prefix? string text in front of every lock name (default: none)
@@ -483,7 +483,7 @@ function client:lease() end
 ---
 ---If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease, and the
 ---lease expires in etcd. If a member does not answer, the I/O thread and one socket remain until
----the attempt to connect ends: for at most 4 s, with TLS 10 s.
+---the attempt to connect ends: for at most 10 s.
 ---@return true
 function client:close() end
 

@@ -491,7 +491,7 @@ end
 --
 -- If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease, and the
 -- lease expires in etcd. If a member does not answer, the I/O thread and one socket
--- remain until the attempt to connect ends: for at most 4 s, with TLS 10 s.
+-- remain until the attempt to connect ends: for at most 10 s.
 -- @treturn true
 -- @fail never
 function Client:close()

@@ -90,6 +90,54 @@ describe("a client of a paused member", function()
   end)
 end)
 
+-- Regression 253. A keepalive that a member had passed on to a leader that was gone was not sent
+-- again, and after a failover the lease was renewed only when it was due. So holds were lost
+-- although the next leader answered in time.
+describe("a client whose lease is renewed every 20 s", function()
+  -- Starts a client of |member| that holds |name|. Calls change(), which makes the client see
+  -- another leader or use another member, and waits until the client has renewed its lease.
+  local function assert_renews(name, member, change)
+    local child = remote.start(options(cluster.endpoints_from(etcd, member), 60))
+    remote.take(child, name) -- so that the lease is in use
+    local function keepalives()
+      return tonumber(ask(child, "return client:stats().keepalives")[1])
+    end
+    local before = keepalives()
+    change()
+    cycle_once(child)
+    wait.eventually(function() return keepalives() > before end, 5, "a keepalive")
+  end
+
+  it("renews it when it sees another leader", function()
+    local leader, follower = cluster.leader_of(etcd)
+    assert_renews("new leader", follower, function()
+      local ids = etcd:ctl("member", "list")
+      local id = assert(ids:match("(%x+), started, m" .. follower .. ","))
+      local _, code, err = etcd:ctl("move-leader", id, "--endpoints", etcd:endpoint(leader))
+      assert.equal(0, code, err)
+      assert.not_equal(leader, (cluster.leader_of(etcd)))
+    end)
+  end)
+
+  it("renews it when it has left its member", function()
+    local leader, follower = cluster.leader_of(etcd)
+    assert.is_number(leader)
+    assert_renews("left member", follower, function() etcd:kill(follower) end)
+  end)
+end)
+
+-- Regression 255. The client left a member that had just learned who leads, and went on to the
+-- leader before, which was silent.
+it("a client stays with a member that tells of a new leader", function()
+  local one, two = clients.scripted(etcd:endpoint(1)), clients.scripted(etcd:endpoint(2))
+  local client = clients.connector { endpoints = { one:endpoint(), two:endpoint() } } ()
+  assert(client:lock "first")
+  one:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: leader changed", 1)
+  assert(client:lock("second", { timeout = 5 }))
+  assert.equal(1, client:stats().failed_attempts)
+  assert.equal(0, two:calls "Txn")
+end)
+
 describe("a client of a member without a quorum", function()
   -- Starts a listener, for use as the second endpoint of a client. Returns a table with its
   -- endpoint, the count of connections that it has accepted, and the function close().

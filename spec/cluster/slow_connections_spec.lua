@@ -101,6 +101,21 @@ it("a hold outlives answers that take two thirds of its TTL", function()
   assert.equal("timeout", (select(3, lock:wait_lost(12))))
 end)
 
+-- Regression 252. With a TTL of two round trips no lock was granted: a hold is proven by a read
+-- that is sent after the answer to a keepalive. The wait ended with "was not free", although nobody
+-- else had the lock.
+it("a wait fails early if answers take too long for the TTL, and tells both times", function()
+  proxy:slow(1.1)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
+  local from = wait.now()
+  local lock, message, code = client:lock("a", { timeout = 60 })
+  assert.is_nil(lock)
+  assert.equal("unavailable", code)
+  assert.matches("its answers take 1%.[12] s, too long for a ttl of 2 s %(give at least 5 s%)",
+    message)
+  assert.is_true(wait.now() - from < 15 + wait.SLACK)
+end)
+
 -- Regression 192. Without a timeout, the first wait failed after 5 s although the client was about
 -- to connect.
 it("a wait without a timeout goes on if the first answers take longer than 5 s", function()

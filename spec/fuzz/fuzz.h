@@ -162,11 +162,7 @@ void el_stream_close(el_stream *st) {
   st->is_closed = true;
 }
 
-void el_stream_fail_over(el_stream *st, int64_t limit_ms, const el_error *why) {
-  (void)limit_ms;
-  (void)why;
-  el_stream_close(st);
-}
+void el_stream_await_answer(el_stream *st) { FUZZ_CHECK(!st->is_closed); }
 
 bool el_stream_is_refused(const el_stream *st) {
   (void)st;
@@ -202,9 +198,8 @@ void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
   (void)ch, (void)member, (void)took_ms;
 }
 
-void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
-                          const el_error *cause) {
-  (void)ch, (void)member, (void)limit_ms, (void)cause;
+void el_channel_leave(el_channel *ch, size_t member, const el_error *cause) {
+  (void)ch, (void)member, (void)cause;
 }
 
 const char *el_channel_token(const el_channel *ch) { return ch->token; }
@@ -216,7 +211,7 @@ size_t el_channel_count(const el_channel *ch) {
 
 int64_t el_channel_attempt_ms(const el_channel *ch) {
   (void)ch;
-  return EL_ATTEMPT_MS;
+  return EL_CALL_MS;
 }
 
 int64_t el_channel_connecting_ms(const el_channel *ch) {

@@ -34,12 +34,16 @@ it('a lost lock and a failed wait report the same cause as a "failover" event', 
       if event.event == "failover" then why[#why + 1] = event.message end
     end,
   } ()
-  -- Fails unless |message| ends with a recorded cause that matches |pattern|.
+  -- Fails unless |message| ends with a recorded cause that matches |pattern|. `metrics` runs
+  -- the log function.
   local function assert_why(pattern, message)
-    for _, text in ipairs(why) do
-      if message:sub(-#text) == text and text:find(pattern) then return end
-    end
-    error(message .. ", but not one of: " .. table.concat(why, ", "))
+    wait.eventually(function()
+      assert(client:metrics())
+      for _, text in ipairs(why) do
+        if message:sub(-#text) == text and text:find(pattern) then return true end
+      end
+      return nil, message .. ", but not one of: " .. table.concat(why, ", ")
+    end, 5)
   end
   local message
   wait.eventually(function()

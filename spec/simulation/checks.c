@@ -93,7 +93,9 @@ static struct {
   bool is_calm;     /* there are no faults; only watches may be silent */
   int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
   /* by create_revision: when an admin has changed the key; 0: none has */
-  int64_t sabotaged_us[REVS_MAX], last_sabotage_us;
+  int64_t sabotaged_us[REVS_MAX];
+  /* when an admin has last changed a key of each program */
+  int64_t last_sabotage_us[PROGRAMS_MAX];
   bool was_granted[REVS_MAX];
   /* by create_revision: since when no user wants the key, or its lease is old; 0: neither */
   int64_t idle_us[REVS_MAX];
@@ -166,12 +168,21 @@ static bool wishes_conflict(const wish *a, const wish *b) {
   return false;
 }
 
+static const lease_record *find_lease(int64_t lease) {
+  for (int i = 0; i < checks.n_leases; i++) {
+    if (checks.leases[i].lease == lease) return &checks.leases[i];
+  }
+  return NULL;
+}
+
 static bool is_sabotaged(int64_t create_rev) {
   return checks.sabotaged_us[create_rev] != 0;
 }
 
-void checks_on_sabotage(int64_t create_rev) {
-  checks.sabotaged_us[create_rev] = checks.last_sabotage_us = world_now_us();
+void checks_on_sabotage(const etcd_key *key) {
+  const lease_record *from = find_lease(key->lease);
+  checks.sabotaged_us[key->create_rev] = world_now_us();
+  if (from != NULL) checks.last_sabotage_us[from->program] = world_now_us();
 }
 
 /* Returns how long what a client does at once may take without faults. If an admin has revoked its
@@ -182,8 +193,8 @@ static int64_t prompt_us(void) {
 }
 
 /* Tells whether |of| need not know yet that an admin has changed its key. Without faults its client
- * reads one of its keys every TTL/3, one after the other. With faults it may learn of it by the hold
- * deadline only, or be granted the lock by an answer that is late. */
+ * reads one of its keys every TTL/3, one after the other. With faults it may learn of it by the
+ * hold deadline only, or be granted the lock by an answer that is late. */
 static bool is_exempt(const user *of) {
   int64_t ttl_us = of->in->ttl_ms * WORLD_MS;
   return is_sabotaged(of->token) &&
@@ -479,13 +490,6 @@ static void record_delay(user *of) {
 
 /* ---- what is in the way ---- */
 
-static const lease_record *find_lease(int64_t lease) {
-  for (int i = 0; i < checks.n_leases; i++) {
-    if (checks.leases[i].lease == lease) return &checks.leases[i];
-  }
-  return NULL;
-}
-
 /* Tells whether the entry |it| of etcd conflicts with the wish of |of|. */
 static bool is_rival(const user *of, const lock_key *it) {
   return it->name >= 0 && wants_name(&of->wish, it->name) &&
@@ -738,8 +742,9 @@ void checks_on_end_of_call(const user *of, int64_t begun_us,
  * etcd has answered the new lease, it says "unavailable". */
 static bool is_failed_by_admin(const user *of, const el_error *err) {
   return checks.options.has_peaceful_admin &&
-         (err->code == EL_LOST || (err->code == EL_UNAVAILABLE &&
-                                   of->joined_us <= checks.last_sabotage_us));
+         (err->code == EL_LOST ||
+          (err->code == EL_UNAVAILABLE &&
+           of->joined_us <= checks.last_sabotage_us[of->in->process.id]));
 }
 
 static void check_failure(user *of, const el_error *err) {
@@ -1250,7 +1255,8 @@ void checks_begin(const checks_options *options) {
       checks.options.mood == MOOD_CALM || checks.options.mood == MOOD_DEAF;
   costs_begin(checks.options.mood == MOOD_CALM && !options->has_peaceful_admin
                   ? checks.options.cluster
-                  : NULL);
+                  : NULL,
+              options->round_us);
   checks.has_fiber = true;
   for (int i = 0; i < NAMES_MAX; i++)
     checks.names[i].last_program = -1;

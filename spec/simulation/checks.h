@@ -47,7 +47,7 @@ void checks_on_peace(void);
 
 /* An admin has changed the key with |create_rev|. Until its client must know that, promises about
  * its holds do not bind. */
-void checks_on_sabotage(int64_t create_rev);
+void checks_on_sabotage(const etcd_key *key);
 
 void checks_on_join(user *of);
 void checks_on_decided(user *of, const el_error *err);

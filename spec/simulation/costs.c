@@ -8,7 +8,9 @@
 
 enum {
   CLIENTS_MAX = 1 << 12, /* of one history */
-  RENEWALS = 7,          /* a lease is renewed in every TTL / this, at most */
+  /* a lease is renewed in every TTL / this, at most; on a slow network more often */
+  RENEWALS = 7,
+  RENEWALS_SLOW = 11,
   REREAD_US = 10 * WORLD_S,
   WATCHES_MAX = 80, /* open at one time; a client keeps 64 that it may need */
   /* bytes of a request for four users, whose keys, names and values are short */
@@ -27,13 +29,15 @@ typedef struct record {
 } record;
 
 static struct {
-  etcd *cluster; /* NULL: the history has faults */
+  etcd *cluster;    /* NULL: the history has faults */
+  int64_t round_us; /* by when etcd answers */
   record clients[CLIENTS_MAX];
 } costs;
 
-void costs_begin(etcd *cluster) {
+void costs_begin(etcd *cluster, int64_t round_us) {
   memset(&costs, 0, sizeof costs);
   costs.cluster = cluster;
+  costs.round_us = round_us;
 }
 
 static record *record_of(int client) {
@@ -120,8 +124,9 @@ void costs_on_change(const etcd_change *change) {
 static void check_requests(const program *of, const record *it,
                            const etcd_costs *sent) {
   int64_t n = it->n_names;
-  int64_t renewals =
-      (world_now_us() - it->begun_us) * RENEWALS / (of->ttl_ms * WORLD_MS);
+  int64_t ttl_us = of->ttl_ms * WORLD_MS;
+  int64_t per_ttl = costs.round_us < ttl_us / 16 ? RENEWALS : RENEWALS_SLOW;
+  int64_t renewals = (world_now_us() - it->begun_us) * per_ttl / ttl_us;
   /* a client looks for others when it takes a lingering lock again, and with each renewal */
   int64_t lingers = of->lingering > 0 ? n + renewals + FEW : 0;
   /* A wait is a put and a delete. If it tries first, as most waits for a permit do, that is one

@@ -116,7 +116,7 @@ static void sabotage(trouble what) {
     const etcd_key *at = etcd_key_at(history.cluster, i);
     if (at->create_rev == key.create_rev ||
         (what == TROUBLE_REVOKE && at->lease == key.lease)) {
-      checks_on_sabotage(at->create_rev);
+      checks_on_sabotage(at);
     }
   }
   world_trace("an admin %s %.*s",

@@ -89,12 +89,13 @@ enum {
   AUTH_OFF = 16,
   UNANSWERED = 32,
   TOO_LARGE = 64,
-  COMPACTED = 128
+  COMPACTED = 128,
+  NEW_LEADER = 256
 };
 
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
- * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server) and "message larger
- * than max" (gRPC core; spec/errors/large_answers_spec.lua fails if gRPC changes it). */
+ * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server) and "message
+ * larger than max" (gRPC core; spec/errors/large_answers_spec.lua fails if gRPC changes it). */
 static const struct {
   int status;
   const char *text; /* the details must contain it; NULL: any details */
@@ -111,6 +112,9 @@ static const struct {
     {GRPC_UNAVAILABLE, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE, NULL},
     /* The same since etcd 3.6. */
     {GRPC_FAILED_PRECONDITION, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE,
+     NULL},
+    /* The member says so only if there is another leader (newLeader in etcdserver/raft.go). */
+    {GRPC_UNAVAILABLE, "leader changed", EL_UNAVAILABLE, RETRIABLE | NEW_LEADER,
      NULL},
     {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED,
      DEFINITE | TOKEN_BAD, "etcd requires a user and a password"},
@@ -253,6 +257,7 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_unanswered = rules[i].flags & UNANSWERED;
   err->is_too_large = rules[i].flags & TOO_LARGE;
   err->is_compacted = rules[i].flags & COMPACTED;
+  err->has_new_leader = rules[i].flags & NEW_LEADER;
   err->is_from_etcd = strstr(details, "etcdserver:") != NULL;
   /* gRPC reports UNKNOWN for an endpoint that it cannot use. */
   err->is_unexplained =

@@ -9,4 +9,9 @@
  * arguments. |salt| is a random number of the client, |now_ms| the present time. @thread any */
 int64_t el_jitter(int64_t span_ms, uint64_t salt, int64_t now_ms);
 
+/* el_pause_ms returns how long to wait after |n| failures in a row (1 or more), in milliseconds:
+ * from EL_PAUSE_FIRST_MS, doubling, to EL_PAUSE_LAST_MS, less a jitter of up to a quarter.
+ * @thread any */
+int64_t el_pause_ms(int n, uint64_t salt, int64_t now_ms);
+
 #endif

@@ -10,33 +10,15 @@
 #include "base/container_of.h"
 #include "base/jitter.h"
 #include "base/random.h"
+#include "base/times.h"
 #include "etcd.pb-c.h"
 #include "net/call.h"
 
 enum {
-  /* How long an Authenticate may take. The connection ends earlier if etcd does not answer its
-   * pings; this limit is for a proxy that answers them itself. */
-  AUTHENTICATE_MAX_MS = 60000,
-  /* The longest pause before the next Authenticate. It doubles with each one in a row that was in
-   * vain, PAUSE_DOUBLINGS times (8 s). The pause is a random part of it. */
-  PAUSE_MS = 250,
-  PAUSE_DOUBLINGS = 5,
-  /* For how long after etcd has refused Authenticate other calls fail with the same error, without
-   * a request. Otherwise many calls with a wrong password would keep etcd busy with hashes. The
-   * time doubles with each refusal in a row, REFUSED_DOUBLINGS times. */
-  REFUSED_FOR_MS = 1000,
-  REFUSED_DOUBLINGS = 3,
   /* How often a call is sent again. A new token may become invalid before the call arrives. */
   REPEATS_MAX = 3,
-  /* While an Authenticate is in flight, the pause after the answer to a read without a token. */
-  READ_EVERY_MS = 1000,
-  /* A call that has waited less says nothing about its token. */
-  SUSPECT_MS = 500,
   /* How often a Status with the token is sent. Without an answer to any, the token is invalid. */
-  STATUS_MAX = 2,
-  /* For how long after its answer a read shows that etcd is alive. With 200 clients on a busy
-   * machine an answer took 8 s. */
-  ALIVE_MS = 10000
+  STATUS_MAX = 2
 };
 
 typedef struct auth_call {
@@ -185,19 +167,19 @@ static void read_token(el_auth *auth, const el_call_answer *answer,
 /* Returns how long the next Authenticate waits, because etcd may still compute the hash of the last
  * one. Clients that fail at the same time spread their next Authenticates. */
 static int64_t pause_ms(const el_auth *auth) {
-  return el_jitter((int64_t)PAUSE_MS << auth->n_in_vain, auth->salt,
+  return el_jitter((int64_t)EL_LOGIN_PAUSE_MS << auth->n_in_vain, auth->salt,
                    el_now_ms());
 }
 
 static void count_in_vain(el_auth *auth) {
-  if (auth->n_in_vain < PAUSE_DOUBLINGS) auth->n_in_vain++;
+  if (auth->n_in_vain < EL_LOGIN_DOUBLINGS) auth->n_in_vain++;
 }
 
 static void note_refusal(el_auth *auth, const el_error *err) {
   auth->refusal = *err;
   auth->refusal_until_ms =
-      el_now_ms() + ((int64_t)REFUSED_FOR_MS << auth->n_refusals);
-  if (auth->n_refusals < REFUSED_DOUBLINGS) auth->n_refusals++;
+      el_now_ms() + ((int64_t)EL_LOGIN_REFUSED_MS << auth->n_refusals);
+  if (auth->n_refusals < EL_LOGIN_REFUSED_DOUBLINGS) auth->n_refusals++;
 }
 
 /* If the password ends with a line break, which a file may have added, says so in |err|. */
@@ -268,7 +250,7 @@ static void take_result(el_auth *auth, const el_call_answer *answer,
 static void leave_if_silent(el_auth *auth, const attempt *it,
                             const el_error *err) {
   if (err->is_unanswered && auth->read_answered_ms < it->sent_ms) {
-    el_channel_fail_over(auth->ch, it->member, 0, err);
+    el_channel_leave(auth->ch, it->member, err);
   }
 }
 
@@ -332,7 +314,7 @@ static void authenticate(el_auth *auth) {
                 &(el_call_request){.method = "/etcdserverpb.Auth/Authenticate",
                                    .bytes = bytes,
                                    .len = len,
-                                   .timeout_ms = AUTHENTICATE_MAX_MS,
+                                   .timeout_ms = EL_AUTHENTICATE_MS,
                                    .may_be_slow = true,
                                    .has_no_token = true},
                 on_authenticated, it);
@@ -341,7 +323,8 @@ static void authenticate(el_auth *auth) {
   if (el_channel_count(auth->ch) > 1) {
     send_read(auth);
   } else {
-    el_timers_set(auth->timers, &auth->read_timer, it->sent_ms + READ_EVERY_MS);
+    el_timers_set(auth->timers, &auth->read_timer,
+                  it->sent_ms + EL_LOGIN_READ_MS);
   }
 }
 
@@ -366,7 +349,7 @@ static void give_up_left(el_auth *auth) {
     auth->attempt = NULL;
     count_in_vain(auth);
   } else {
-    el_timers_set(auth->timers, &auth->timer, el_now_ms() + PAUSE_MS);
+    el_timers_set(auth->timers, &auth->timer, el_now_ms() + EL_LOGIN_PAUSE_MS);
   }
 }
 
@@ -417,7 +400,7 @@ static void on_read(void *arg, const el_call_answer *answer) {
     }
   }
   if (auth->attempt != NULL) {
-    el_timers_set(auth->timers, &auth->read_timer, now_ms + READ_EVERY_MS);
+    el_timers_set(auth->timers, &auth->read_timer, now_ms + EL_LOGIN_READ_MS);
   }
 }
 
@@ -440,7 +423,7 @@ static void send_read(el_auth *auth) {
                     .method = "/etcdserverpb.KV/Txn",
                     .bytes = bytes,
                     .len = etcd__txn_request__pack(&txn, bytes),
-                    .timeout_ms = is_alone ? AUTHENTICATE_MAX_MS
+                    .timeout_ms = is_alone ? EL_AUTHENTICATE_MS
                                            : el_channel_attempt_ms(auth->ch),
                     .may_be_slow = is_alone,
                     .has_no_token = true},
@@ -500,7 +483,7 @@ static void reject_foreign_token(el_auth *auth, size_t member) {
                "it wiped or restored?",
                el_channel_address(auth->ch, member));
   reject_token(auth);
-  el_channel_fail_over(auth->ch, member, 0, &cause);
+  el_channel_leave(auth->ch, member, &cause);
 }
 
 static void end_check(token_check *check) {
@@ -553,7 +536,7 @@ static void suspect_token(el_auth *auth, const auth_call *call) {
   token_check *check;
   if (auth->is_checking || auth->is_stopped || index == 0 ||
       call->request.pinned_member != 0 ||
-      el_now_ms() < call->sent_ms + SUSPECT_MS) {
+      el_now_ms() < call->sent_ms + EL_ANSWER_MS) {
     return;
   }
   auth->is_checking = true;
@@ -700,7 +683,7 @@ bool el_auth_explain_wait(const el_auth *auth, el_error *err) {
   if (auth->user == NULL || auth->is_authenticated) return false;
   if (it != NULL) {
     bool is_busy = auth->read_answered_ms >= it->sent_ms &&
-                   el_now_ms() < auth->read_answered_ms + ALIVE_MS;
+                   el_now_ms() < auth->read_answered_ms + EL_BUSY_MS;
     el_error_set(err, EL_UNAVAILABLE,
                  "etcd %s: %s (Authenticate has taken %.1f s so far)",
                  el_channel_address(auth->ch, it->member),

@@ -13,6 +13,9 @@
 #include "etcd/txn.h"
 #include "net/stream.h"
 
+/* renewals that await an answer */
+enum { STREAMS_MAX = 10 };
+
 /* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */
 static const int64_t TTL_MAX_S = 9000000000;
 
@@ -383,6 +386,7 @@ static void send_renewal(renewal_stream *it) {
   request.id = it->ka->id;
   el_stream_send(it->st, bytes,
                  etcd__lease_keep_alive_request__pack(&request, bytes));
+  el_stream_await_answer(it->st);
 }
 
 static void on_token(el_token_wait *wait, const el_error *err) {
@@ -414,6 +418,17 @@ static void close_late(el_keepalive *ka) {
     if (it->sent_ms != 0 && it->sent_ms < ka->answered_sent_ms)
       close_stream(it);
   }
+}
+
+/* Closes the stream of the oldest renewal if as many as STREAMS_MAX await an answer. */
+static void close_oldest(el_keepalive *ka) {
+  renewal_stream *it, *oldest = NULL;
+  int n = 0;
+  TAILQ_FOREACH(it, &ka->streams, link) {
+    if (it->sent_ms == 0) continue;
+    if (n++ == 0) oldest = it;
+  }
+  if (n >= STREAMS_MAX) close_stream(oldest);
 }
 
 /* Returns the stream for the next renewal, moved to the end of the list: one that waits for a
@@ -476,6 +491,7 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
   ka->sent_ms = now_ms;
   ka->is_repeating = false;
   close_late(ka);
+  close_oldest(ka);
   close_outdated(ka);
   it = take_stream(ka);
   if (it == NULL) return;
@@ -502,21 +518,6 @@ bool el_keepalive_awaits_token(const el_keepalive *ka) {
 
 bool el_keepalive_is_refused(const el_keepalive *ka) {
   return ka->was_refused || is_refused(ka);
-}
-
-void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
-                            const el_error *cause) {
-  renewal_stream *first = TAILQ_FIRST(&ka->streams);
-  el_stream *st = NULL;
-  ka->was_refused = el_keepalive_is_refused(ka);
-  if (first != NULL) {
-    st = first->st;
-    first->st = NULL;
-  }
-  el_keepalive_reset(ka);
-  if (st != NULL) {
-    el_stream_fail_over(st, waited_ms, cause);
-  }
 }
 
 void el_keepalive_free(el_keepalive *ka) {

@@ -78,12 +78,6 @@ bool el_keepalive_awaits_token(const el_keepalive *ka);
  * streams. @thread io */
 bool el_keepalive_is_refused(const el_keepalive *ka);
 
-/* el_keepalive_fail_over is called when an answer has not come for |waited_ms|, which is too long.
- * It does the same as el_keepalive_reset, and calls el_channel_fail_over with the member that was
- * asked, |waited_ms| and |cause|. @thread io */
-void el_keepalive_fail_over(el_keepalive *ka, int64_t waited_ms,
-                            const el_error *cause);
-
 /* el_keepalive_free closes the streams and frees |ka|. @thread io */
 void el_keepalive_free(el_keepalive *ka);
 

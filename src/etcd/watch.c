@@ -14,11 +14,6 @@
 #include "net/stream.h"
 
 enum {
-  /* The first delay before a broken stream is opened again, so that a stream that breaks at once is
-   * not opened in a loop. The delay doubles each time, up to REOPEN_MAX_MS: waiters without a watch
-   * read only every max(TTL, 10 s). */
-  REOPEN_FIRST_MS = 50,
-  REOPEN_MAX_MS = 1000,
   NO_ID = -1 /* the ID in etcd's answer when it refuses to create a watch */
 };
 
@@ -34,9 +29,8 @@ struct el_watches {
    * all are answered. 0: no create was sent on this stream */
   int64_t unanswered_id;
   el_timer reopen; /* opens the stream again */
-  /* the last delay before |reopen|; 0: a watch was created since */
-  int64_t reopen_delay_ms;
-  uint64_t salt;       /* a random number, for the jitter of the delay */
+  int n_reopens;   /* how often |reopen| was set since a watch was created */
+  uint64_t salt;   /* a random number, for the jitter of the delay */
   el_token_wait token; /* waits until the stream may be opened */
   el_failover_listener listener;
 };
@@ -103,16 +97,13 @@ static void give_id(el_watches *watches, el_watch *watch) {
   HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
 }
 
-/* Opens the stream again after a delay, which doubles each time until etcd has created a watch. A
- * jitter reduces the delay by up to a quarter, because all clients of a member lose their streams
- * at the same time. */
+/* Opens the stream again after a pause, which grows until etcd has created a watch. */
 static void schedule_reopen(el_watches *watches) {
-  int64_t delay_ms = watches->reopen_delay_ms * 2;
-  if (delay_ms < REOPEN_FIRST_MS) delay_ms = REOPEN_FIRST_MS;
-  if (delay_ms > REOPEN_MAX_MS) delay_ms = REOPEN_MAX_MS;
-  watches->reopen_delay_ms = delay_ms;
-  delay_ms -= el_jitter(delay_ms / 4, watches->salt, el_now_ms());
-  el_timers_set(watches->timers, &watches->reopen, el_now_ms() + delay_ms);
+  int64_t now_ms = el_now_ms();
+  if (watches->n_reopens < INT_MAX) watches->n_reopens++;
+  el_timers_set(watches->timers, &watches->reopen,
+                now_ms +
+                    el_pause_ms(watches->n_reopens, watches->salt, now_ms));
 }
 
 static void restart_stream(el_watches *watches) {
@@ -194,7 +185,7 @@ static bool is_whole(const Etcd__WatchResponse *message) {
 
 static void on_created(el_watches *watches, el_watch *watch, int64_t rev) {
   el_watch_event event = {.kind = EL_WATCH_CREATED, .rev = rev};
-  watches->reopen_delay_ms = 0;
+  watches->n_reopens = 0;
   watch->is_created = true;
   watch->on_event(watch, &event);
 }
@@ -287,7 +278,7 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
   watches->st = NULL;
   if (watches->by_id == NULL) return;
   if (el_channel_is_healthy(el_auth_channel(watches->auth))) {
-    watches->reopen_delay_ms = 0;
+    watches->n_reopens = 0;
     el_timers_set(watches->timers, &watches->reopen, el_now_ms());
   } else {
     schedule_reopen(watches);

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/times.h"
 #include "lock/guarded.h"
-
-enum { OPEN_MS = 2000, PROBE_MS = 5000 };
 
 struct el_breaker {
   el_shared *shared;
@@ -34,8 +33,8 @@ void el_breaker_free(el_breaker *breaker) {
 }
 
 bool el_breaker_is_open(const el_breaker *breaker, el_error *err) {
-  int64_t opened_ms = el_shared_read_unreachable(breaker->shared, err);
-  return opened_ms != 0 && el_now_ms() < opened_ms + OPEN_MS;
+  int64_t opened_ms = el_contact_read(&breaker->shared->contact, err);
+  return opened_ms != 0 && el_now_ms() < opened_ms + EL_FAIL_FAST_MS;
 }
 
 void el_breaker_probe(el_breaker *breaker, el_bytes key) {
@@ -47,7 +46,7 @@ void el_breaker_probe(el_breaker *breaker, el_bytes key) {
   breaker->probe = el_guarded_new(breaker->shared);
   if (breaker->probe != NULL &&
       (!el_guarded_add(breaker->probe, &get) ||
-       !el_guarded_start(breaker->probe, PROBE_MS, &err))) {
+       !el_guarded_start(breaker->probe, EL_CALL_MS, &err))) {
     drop_probe(breaker);
   }
 }

@@ -34,8 +34,8 @@ struct el_client {
   el_failover_listener failover;
   /* the member in use, for the event of a failover */
   size_t member;
-  int64_t unreachable_ms; /* shared->unreachable_ms at the last settle */
-  bool has_left_cluster;  /* another cluster answered */
+  int64_t failed_ms;     /* shared->contact.failed_ms at the last settle */
+  bool has_left_cluster; /* another cluster answered */
   bool is_closing;
   bool is_stopping;
   el_timer close_timer; /* due when the budget of close is spent */
@@ -70,6 +70,10 @@ static void handle_news(el_client *cl) {
   if (news & EL_SESSION_NEWS_REFUSED) {
     el_local_queues_fail_for_lease(cl->shared->queues);
   }
+  if (news & EL_SESSION_NEWS_TOO_SLOW) {
+    el_local_queues_fail_waiting(cl->shared->queues,
+                                 el_session_driver_last_error(driver, 0));
+  }
   if (news & EL_SESSION_NEWS_READY) {
     el_local_queues_start(cl->shared->queues);
   }
@@ -78,10 +82,10 @@ static void handle_news(el_client *cl) {
 /* Fails all waits when etcd was found unreachable, if the option fail_fast is set. */
 static void fail_fast(el_client *cl) {
   el_shared *shared = cl->shared;
-  if (cl->unreachable_ms == shared->unreachable_ms) return;
-  cl->unreachable_ms = shared->unreachable_ms;
-  if (cl->unreachable_ms != 0 && shared->fail_fast) {
-    el_local_queues_fail_waiting(shared->queues, &shared->unreachable);
+  if (cl->failed_ms == shared->contact.failed_ms) return;
+  cl->failed_ms = shared->contact.failed_ms;
+  if (cl->failed_ms != 0 && shared->fail_fast) {
+    el_local_queues_fail_waiting(shared->queues, &shared->contact.error);
     el_watcher_wake_all(shared);
   }
 }
@@ -142,8 +146,8 @@ static void settle_once(el_client *cl) {
   }
 }
 
-/* Shows to other threads how long a wait without a timeout may last. The limit has gone for ever when
- * etcd has answered. */
+/* Shows to other threads how long a wait without a timeout may last. The limit has gone for ever
+ * when etcd has answered. */
 static void publish_wait_limit(el_shared *shared) {
   if (atomic_load(&shared->wait_limit_ms) != INT64_MAX) {
     atomic_store(&shared->wait_limit_ms,
@@ -174,12 +178,18 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
   size_t member = cl->member;
   const char *left = el_channel_address(cl->channel, member);
   cl->member = el_channel_member(cl->channel);
+  if (!cl->is_closing) el_session_driver_moved(cl->session.driver);
   if (cl->member == member) return; /* another connection to it */
   if (cl->is_closing) return;       /* the close has cancelled all calls */
   el_events_note(&cl->shared->events,
                  &(el_event){.kind = EL_EVENT_FAILOVER,
                              .subject = {left, strlen(left)},
                              .why = {why->text, strlen(why->text)}});
+}
+
+static void on_new_leader(el_failover_listener *listener) {
+  el_client *cl = EL_CONTAINER_OF(listener, el_client, failover);
+  if (!cl->is_closing) el_session_driver_moved(cl->session.driver);
 }
 
 static void on_authenticated(void *arg, int64_t took_ms) {
@@ -198,6 +208,7 @@ static void run_open(el_command *command) {
       el_channel_new(cl->loop, options->endpoints, options->n, options->tls);
   cl->member = el_channel_member(cl->channel);
   cl->failover.on_failover = on_failover;
+  cl->failover.on_new_leader = on_new_leader;
   el_channel_add_listener(cl->channel, &cl->failover);
   shared->auth =
       el_auth_new(cl->channel, timers, options->user, options->password,

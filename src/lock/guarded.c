@@ -10,12 +10,9 @@
 #include "base/random.h"
 #include "base/completion.h"
 #include "base/container_of.h"
+#include "base/times.h"
 #include "lock/request_queue.h"
 #include "protocol/retry.h"
-
-/* Milliseconds after its deadline in which a request may still end by itself, because the error of
- * gRPC says more than ours. */
-enum { GRACE_MS = 100 };
 
 struct el_guarded {
   atomic_int refs;
@@ -215,8 +212,7 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   int64_t at_ms;
   if (shared->closed.code != EL_OK ||
-      (shared->fail_fast &&
-       el_request_queue_backoff_error(shared->requests) != NULL) ||
+      (shared->fail_fast && el_contact_is_lost(&shared->contact)) ||
       el_request_queue_wrong_cluster(shared->requests) != NULL) {
     return false;
   }
@@ -332,11 +328,11 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
  * the request has left. */
 static bool withdraw(el_guarded *guarded) {
   el_request_queue *requests = guarded->shared->requests;
-  const el_error *cause = el_request_queue_backoff_error(requests);
+  const el_contact *contact = &guarded->shared->contact;
   el_error err;
   if (!el_request_queue_withdraw(requests, &guarded->request)) return false;
-  if (cause != NULL) {
-    err = *cause;
+  if (el_contact_is_lost(contact)) {
+    err = contact->error;
   } else {
     el_error_set(&err, EL_UNAVAILABLE,
                  "etcd %s: the request was not sent in time",
@@ -350,10 +346,10 @@ static bool withdraw(el_guarded *guarded) {
 }
 
 /* Fails a transaction at its deadline. If its request has left, gRPC usually ends the call by
- * itself, so this function waits for GRACE_MS more. */
+ * itself, so this function waits for EL_GRACE_MS more. */
 static void on_deadline(el_guarded *guarded) {
   el_write_event unanswered = {.kind = EL_WRITE_ON_ANSWER};
-  int64_t last_ms = guarded->deadline_ms + GRACE_MS;
+  int64_t last_ms = guarded->deadline_ms + EL_GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
   if (el_now_ms() < last_ms) {

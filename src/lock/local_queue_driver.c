@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
+#include "base/times.h"
 #include "lock/linger.h"
 #include "lock/lock_messages.h"
 #include "lock/lock_names.h"
@@ -419,18 +420,21 @@ static uint32_t pick_slot(el_entry_driver *driver) {
 
 /* ---- causes of failed waits ---- */
 
-/* find_last_error returns the error that kept a waiter of |queue| from a grant. It is the last
- * error of |at|, the entry of the waiter (NULL: it has none), else that of the session, else that
- * of the request queue. NULL: no attempt has failed. */
+/* find_last_error returns the error that has kept a waiter of |queue|, which waits since |since_ms|
+ * (el_now_ms; 0: unknown), from a grant. It is the last error of |at|, the entry of the waiter
+ * (NULL: it has none), else that of the session, else that of the last attempt to reach etcd. NULL:
+ * no attempt has failed. */
 static const el_error *find_last_error(const queue_driver *queue,
-                                       const client_entry *at) {
+                                       const client_entry *at,
+                                       int64_t since_ms) {
   const el_client_session *session = queue->queues->session;
   const el_error *cause;
   if (at != NULL && at->driver.last_error != NULL) return at->driver.last_error;
-  cause = el_session_driver_last_error(session->driver);
-  return cause != NULL
-             ? cause
-             : el_request_queue_backoff_error(session->shared->requests);
+  cause = el_session_driver_last_error(session->driver, since_ms);
+  if (cause == NULL && el_contact_is_lost(&session->shared->contact)) {
+    cause = &session->shared->contact.error;
+  }
+  return cause;
 }
 
 /* awaited_entry returns the entry of |waiter|. If |waiter| has no entry yet, it returns the first
@@ -461,21 +465,25 @@ static bool was_held_since(const queue_driver *queue, int64_t ms) {
          (ms == 0 || (int32_t)(queue->held_ms - (uint32_t)ms) > 0);
 }
 
+/* wait_began_ms returns when |waiter| began to wait (el_now_ms); 0: it has no timeout. */
+static int64_t wait_began_ms(const el_waiter *waiter) {
+  return waiter->deadline_ms == INT64_MAX
+             ? 0
+             : waiter->deadline_ms - waiter->timeout_ms;
+}
+
 /* has_answered tells whether etcd has answered since |waiter| began to wait. It also returns true
  * if a hold of the same queue has ended since: until then no request was needed; and if the entry
  * |at| knows its predecessor: the entry then watches that key and may send no request for a long
  * time. If the last waiter of |at| has just left, |waiter| waits for the end of |at|. */
 static bool has_answered(const el_waiter *waiter, const client_entry *at) {
-  int64_t since_ms = waiter->deadline_ms == INT64_MAX
-                         ? 0
-                         : waiter->deadline_ms - waiter->timeout_ms;
+  int64_t since_ms = wait_began_ms(waiter);
   const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
   bool is_behind =
       entry != NULL && entry->predecessor.rev != 0 &&
       (entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_RELEASING);
   return is_behind || was_held_since(waiter->queue, since_ms) ||
-         el_request_queue_was_answered_since(
-             waiter->queue->queues->session->shared->requests, since_ms);
+         waiter->queue->queues->session->shared->contact.reached_ms > since_ms;
 }
 
 /* count_known_holders returns how many entries of |queue| show that the lock is taken. Such an
@@ -499,7 +507,7 @@ static const el_error *find_doubt(const queue_driver *queue) {
   unsigned most =
       queue->local.mode == EL_MODE_PERMIT ? queue->local.permits : 1;
   return count_known_holders(queue) >= most ? NULL
-                                            : find_last_error(queue, NULL);
+                                            : find_last_error(queue, NULL, 0);
 }
 
 /* Sets |err| to the message of a wait that timed out. A try that timed out got no answer to its own
@@ -508,7 +516,9 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
                             el_error *err) {
   const client_entry *at = awaited_entry(waiter);
   bool is_held = !waiter->local.try_once && is_held_here(waiter, at);
-  const el_error *cause = is_held ? NULL : find_last_error(waiter->queue, at);
+  const el_error *cause =
+      is_held ? NULL
+              : find_last_error(waiter->queue, at, wait_began_ms(waiter));
   /* the entry of another waiter may show that the lock is taken */
   bool is_answered =
       !waiter->local.try_once && (is_held || has_answered(waiter, at) ||
@@ -526,9 +536,6 @@ static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
 
 /* ---- timeouts ---- */
 
-/* Milliseconds between two looks whether it is known why etcd cannot be reached. */
-enum { CONTACT_STEP_MS = 1000 };
-
 static int64_t limit_without_timeout(const el_waiter *waiter) {
   return el_request_queue_wait_limit_ms(
       waiter->queue->queues->session->shared->requests);
@@ -537,7 +544,7 @@ static int64_t limit_without_timeout(const el_waiter *waiter) {
 static void set_wait_deadline(el_waiter *waiter) {
   int64_t at_ms = waiter->deadline_ms;
   if (at_ms == INT64_MAX && limit_without_timeout(waiter) != INT64_MAX) {
-    waiter->timeout_ms = EL_FIRST_CONTACT_MS;
+    waiter->timeout_ms = EL_CALL_MS;
     at_ms = el_now_ms() + waiter->timeout_ms;
   }
   if (at_ms != INT64_MAX) {
@@ -570,9 +577,9 @@ static void on_deadline(el_waiter *waiter) {
     int64_t limit_ms = limit_without_timeout(waiter);
     if (limit_ms == INT64_MAX) return;
     if (waiter->timeout_ms < limit_ms) {
-      waiter->timeout_ms += CONTACT_STEP_MS;
+      waiter->timeout_ms += EL_CONTACT_STEP_MS;
       el_timers_set(timers_of(waiter->queue), &waiter->timer,
-                    el_now_ms() + CONTACT_STEP_MS);
+                    el_now_ms() + EL_CONTACT_STEP_MS);
       return;
     }
   }
@@ -653,7 +660,8 @@ static void explain_failure(const el_waiter *waiter,
       el_lock_message_locked(waiter, err);
       return;
     case EL_FAILED_REFUSED:
-      el_lock_message_refused(waiter, find_last_error(waiter->queue, at), err);
+      el_lock_message_refused(waiter, find_last_error(waiter->queue, at, 0),
+                              err);
       return;
     case EL_FAILED_KEY_LOST:
       el_lock_message_key_lost(waiter, err);

@@ -6,37 +6,17 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
-#include "base/jitter.h"
-#include "base/random.h"
+#include "base/times.h"
 #include "etcd/batch.h"
 #include "protocol/cluster_identity.h"
 
 enum {
-  /* Limits for background requests, for example deletes of keys whose wait was given up. These must
-   * not load an etcd that has just come back. At most BACKGROUND_MAX are in flight, and one leaves
-   * every BACKGROUND_EVERY_MS milliseconds. */
+  /* background requests in flight, for example deletes of keys whose wait was given up */
   BACKGROUND_MAX = 16,
-  BACKGROUND_EVERY_MS = 10,
-  /* Pauses of the backoff, in milliseconds. After an attempt that found etcd unreachable no request
-   * leaves for BACKOFF_FIRST_MS. Then one request leaves as a probe, and the others wait for its
-   * answer; otherwise all of them would fail one by one. Each failed probe doubles the pause, up to
-   * BACKOFF_MAX_MS. */
-  BACKOFF_FIRST_MS = 20,
-  BACKOFF_MAX_MS = 160,
-  /* Longest wait of a batch for an answer, in milliseconds. If nothing or a single request is in
-   * flight, the next batch leaves at once. Otherwise it waits for an answer, but no longer than
-   * this, because a member that hangs must not delay requests that another member could answer.
-   * (When two full batches could be in flight, batches were smaller, and etcd and the client had a
-   * sixth more work.) */
-  BATCH_WAIT_MAX_MS = 100,
   /* Largest size, in bytes, of one request in a batch, and of a batch. etcd accepts 1.5 MiB, but
    * small requests must not wait for a large one. */
   MEMBER_BYTES_MAX = 4 * 1024,
-  BATCH_BYTES_MAX = 256 * 1024,
-  /* Milliseconds for which no batch is sent after the answer to one was too large, or after etcd
-   * answered that it has no space: the quota check of etcd does not see the puts of nested
-   * transactions (quota.go, costTxnReq), so batches could exceed the quota. */
-  UNBATCHED_MS = 10000
+  BATCH_BYTES_MAX = 256 * 1024
 };
 
 enum { WRITES, READS, BATCHERS };
@@ -73,14 +53,6 @@ struct el_request_queue {
   int background_in_flight;
   int probes_in_flight;
   int64_t background_at; /* when the next background request may leave */
-  int64_t backoff_until; /* no request leaves before this (el_now_ms) */
-  /* the last pause of the present backoff; 0: the queue does not back off */
-  int64_t backoff_ms;
-  int64_t answered_ms; /* when a request was answered last */
-  /* when etcd was reached last, by a request or a lease call; 0: never */
-  int64_t reached_ms;
-  bool has_contact; /* etcd has answered, perhaps that it has no leader */
-  uint64_t salt;    /* varies the jitter of the backoff */
 
   el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
@@ -187,13 +159,14 @@ static int64_t batcher_ready_ms(const el_batcher *batcher) {
   if (last == NULL) return 0;
   before = TAILQ_NEXT(last, link);
   if (before == NULL && last->n == 1) return 0;
-  return (before != NULL ? before : last)->sent_ms + BATCH_WAIT_MAX_MS;
+  return (before != NULL ? before : last)->sent_ms + EL_BATCH_WAIT_MS;
 }
 
 /* Tells whether the queue backs off and a probe is in flight. No other request leaves then: if the
  * probe fails, the next request leaves after the pause. */
 static bool has_probe_in_flight(const el_request_queue *queue) {
-  return queue->backoff_ms != 0 && queue->probes_in_flight > 0;
+  return el_contact_is_lost(&queue->shared->contact) &&
+         queue->probes_in_flight > 0;
 }
 
 static int64_t later(int64_t a_ms, int64_t b_ms) {
@@ -213,7 +186,7 @@ static int64_t next_ms(const el_request_queue *queue) {
       queue->background_in_flight < BACKGROUND_MAX) {
     at_ms = queue->background_at;
   }
-  return later(at_ms, queue->backoff_until);
+  return later(at_ms, queue->shared->contact.next_ms);
 }
 
 static el_batcher *batcher_of(el_request_queue *queue,
@@ -223,7 +196,7 @@ static el_batcher *batcher_of(el_request_queue *queue,
 
 static void note_leaving(el_request *request, bool shares) {
   el_request_queue *queue = request->queue;
-  request->is_probe = queue->backoff_ms != 0;
+  request->is_probe = el_contact_is_lost(&queue->shared->contact);
   request->rev_at_send = queue->identity.rev;
   queue->probes_in_flight += request->is_probe;
   queue->background_in_flight += request->is_background;
@@ -253,25 +226,27 @@ static int64_t attempt_ms(const el_request_queue *queue) {
   return el_channel_attempt_ms(el_auth_channel(queue->shared->auth));
 }
 
-static int64_t time_for(const el_request *request, int64_t now_ms) {
-  int64_t most_ms = attempt_ms(request->queue), left_ms;
-  if (request->deadline_ms == 0) return most_ms;
-  left_ms = request->deadline_ms - now_ms;
-  if (left_ms >= most_ms) return most_ms;
-  return left_ms > 0 ? left_ms : 0;
-}
-
 /* Tells whether |request| may have a slow answer. A probe may not, because other requests wait for
  * its answer. */
 static bool may_be_slow(const el_request *request) {
   return request->may_be_slow && !request->is_probe;
 }
 
+/* Returns how long an attempt of |request| may take: until its deadline if it may have a slow
+ * answer, because it is not sent again. */
+static int64_t time_for(const el_request *request, int64_t now_ms) {
+  int64_t most_ms = attempt_ms(request->queue), left_ms;
+  if (request->deadline_ms == 0) return most_ms;
+  left_ms = request->deadline_ms - now_ms;
+  if (left_ms >= most_ms && !may_be_slow(request)) return most_ms;
+  return left_ms > 0 ? left_ms : 0;
+}
+
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
+  note_leaving(request, false);
   request->timeout_ms = time_for(request, batch->sent_ms);
   request->has_short_timeout = request->timeout_ms < attempt_ms(request->queue);
-  note_leaving(request, false);
   request->packed.may_be_slow = may_be_slow(request);
   el_kv_send(request->queue->shared->auth, &request->packed,
              request->timeout_ms, on_batch_answer, batch);
@@ -282,18 +257,20 @@ static void send_many(el_batch *batch) {
   el_packed_txn packed;
   el_request *request;
   size_t n = 0;
+  int64_t timeout_ms = INT64_MAX;
   bool all_may_be_slow = true;
   TAILQ_FOREACH(request, &batch->members, link) {
     members[n++] = &request->packed;
-    request->timeout_ms = attempt_ms(request->queue);
-    request->has_short_timeout = false;
     note_leaving(request, n > 1);
+    request->timeout_ms = time_for(request, batch->sent_ms);
+    if (request->timeout_ms < timeout_ms) timeout_ms = request->timeout_ms;
+    request->has_short_timeout = false;
     all_may_be_slow = all_may_be_slow && may_be_slow(request);
   }
   el_batch_pack(&packed, members, n);
   packed.may_be_slow = all_may_be_slow;
-  el_kv_send(batch->batcher->queue->shared->auth, &packed,
-             attempt_ms(batch->batcher->queue), on_batch_answer, batch);
+  el_kv_send(batch->batcher->queue->shared->auth, &packed, timeout_ms,
+             on_batch_answer, batch);
   el_packed_txn_free(&packed);
 }
 
@@ -301,7 +278,7 @@ static void send_many(el_batch *batch) {
  * because it would shorten the timeout of the whole batch. */
 static bool can_be_batched(const el_request *request, int64_t now_ms) {
   return !request->was_refused_in_batch && !request->is_unbatched &&
-         time_for(request, now_ms) == attempt_ms(request->queue) &&
+         time_for(request, now_ms) >= attempt_ms(request->queue) &&
          request->packed.len <= MEMBER_BYTES_MAX &&
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
@@ -383,14 +360,16 @@ static void dequeue(el_request_queue *queue, el_request *request) {
 }
 
 static bool may_leave(const el_request_queue *queue, int64_t now_ms) {
-  return now_ms >= queue->backoff_until && !has_probe_in_flight(queue);
+  return now_ms >= queue->shared->contact.next_ms &&
+         !has_probe_in_flight(queue);
 }
 
 static void send_foreground(el_request_queue *queue, int64_t now_ms) {
   for (int i = 0; i < BATCHERS; i++) {
     el_batcher *batcher = &queue->batchers[i];
     while (may_leave(queue, now_ms) && batcher_ready_ms(batcher) <= now_ms) {
-      batcher_send(batcher, queue->backoff_ms != 0, now_ms);
+      batcher_send(batcher, el_contact_is_lost(&queue->shared->contact),
+                   now_ms);
     }
   }
 }
@@ -400,7 +379,7 @@ static void send_background(el_request_queue *queue, int64_t now_ms) {
   while (may_leave(queue, now_ms) && now_ms >= queue->background_at &&
          queue->background_in_flight < BACKGROUND_MAX &&
          (request = TAILQ_FIRST(&queue->background)) != NULL) {
-    queue->background_at = now_ms + BACKGROUND_EVERY_MS;
+    queue->background_at = now_ms + EL_BACKGROUND_EVERY_MS;
     dequeue(queue, request);
     batcher_send_alone(batcher_of(queue, request), request, now_ms);
   }
@@ -424,13 +403,6 @@ void el_request_queue_send_ready(el_request_queue *queue) {
 /* settle (lock/client.c) runs after each timer, and sends. */
 static void on_timer(el_timer *timer) { (void)timer; }
 
-static void end_backoff(el_request_queue *queue) {
-  queue->backoff_ms = queue->backoff_until = 0;
-  el_shared_set_unreachable(queue->shared, NULL);
-  queue->reached_ms = el_now_ms();
-  queue->has_contact = true;
-}
-
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are three
  * such timeouts. The first was shorter than el_channel_attempt_ms. The second was not, but etcd was
  * reached after the attempt was sent. The third waited for an etcd that is busy with passwords. (An
@@ -443,33 +415,24 @@ static bool is_inconclusive(const el_request_queue *queue,
   if (answer->err.is_busy) return true;
   return answer->err.is_unanswered &&
          (request->has_short_timeout ||
-          (took_all && answer->sent_ms < queue->reached_ms));
+          (took_all && answer->sent_ms < queue->shared->contact.reached_ms));
 }
 
-/* update_backoff ends the backoff, or begins one, or doubles its pause. */
-static void update_backoff(el_request_queue *queue, const el_request *request,
-                           const el_txn_answer *answer) {
-  const el_error *err = &answer->err;
-  if (err->code != EL_UNAVAILABLE) {
-    end_backoff(queue);
-    queue->answered_ms = queue->reached_ms;
-  } else if (!err->has_other_member &&
-             !is_inconclusive(queue, request, answer) &&
-             el_now_ms() >= queue->backoff_until) {
-    el_shared_set_unreachable(queue->shared, err);
-    if (queue->backoff_ms < BACKOFF_MAX_MS) {
-      queue->backoff_ms = later(2 * queue->backoff_ms, BACKOFF_FIRST_MS);
-    }
-    queue->backoff_until =
-        el_now_ms() + queue->backoff_ms -
-        el_jitter(queue->backoff_ms / 2, queue->salt, el_now_ms());
+static void note_contact(el_request_queue *queue, const el_request *request,
+                         const el_txn_answer *answer) {
+  el_contact *contact = &queue->shared->contact;
+  if (answer->err.code != EL_UNAVAILABLE) {
+    el_contact_reached(contact);
+  } else if (!answer->err.has_other_member &&
+             !is_inconclusive(queue, request, answer)) {
+    el_contact_failed(contact, &answer->err);
   }
 }
 
 /* ---- answers ---- */
 
 static void note_failure(el_request_queue *queue, const el_error *err) {
-  if (err->is_from_etcd) queue->has_contact = true;
+  if (err->is_from_etcd) queue->shared->contact.has_answered = true;
   EL_COUNT(&queue->shared->counters, failed_attempts, 1);
   el_events_note_failure(&queue->shared->events, err);
 }
@@ -499,12 +462,12 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
-  update_backoff(queue, request, answer);
+  note_contact(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
-      queue->backoff_ms != 0) {
-    /* the timeout was short, so it says less than the error because of which the queue backs off */
+      el_contact_is_lost(&queue->shared->contact)) {
+    /* the timeout was short, so it says less than the last error */
     bool is_definite = answer->err.is_definite;
-    answer->err = queue->shared->unreachable;
+    answer->err = queue->shared->contact.error;
     answer->err.is_definite = is_definite;
   }
   check_answer(queue, request, answer);
@@ -581,7 +544,7 @@ static void on_batch_answer(void *arg, el_txn_answer *answer) {
   el_channel_saw_term(el_auth_channel(batcher->queue->shared->auth),
                       answer->term);
   if (answer->err.code == EL_NO_SPACE) {
-    batcher->unbatched_until = el_now_ms() + UNBATCHED_MS;
+    batcher->unbatched_until = el_now_ms() + EL_UNBATCHED_MS;
   }
   if (batch->n == 1) {
     TAILQ_REMOVE(&batch->members, first, link);
@@ -593,7 +556,7 @@ static void on_batch_answer(void *arg, el_txn_answer *answer) {
     if (answer->err.is_too_large) {
       /* the answers may be small enough one by one */
       send_separately(batch, true);
-      batcher->unbatched_until = el_now_ms() + UNBATCHED_MS;
+      batcher->unbatched_until = el_now_ms() + EL_UNBATCHED_MS;
     }
     answer_each(batch, answer);
     el_txn_answer_free(answer);
@@ -647,9 +610,9 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
     note_failure(queue, &answer->err);
   }
   if (answer->err.code != EL_UNAVAILABLE) {
-    end_backoff(queue);
+    el_contact_reached(&queue->shared->contact);
   } else if (!answer->err.has_other_member && !answer->err.is_busy) {
-    el_shared_set_unreachable(queue->shared, &answer->err);
+    el_contact_failed(&queue->shared->contact, &answer->err);
   }
   return answer->err.code != EL_OK || seen.cluster_id == 0 ||
          check_identity(queue, &seen) == EL_IDENTITY_SAME;
@@ -669,7 +632,6 @@ el_request_queue *el_request_queue_new(el_shared *shared) {
     TAILQ_INIT(&queue->batchers[i].in_flight);
   }
   TAILQ_INIT(&queue->background);
-  queue->salt = el_random();
   return queue;
 }
 
@@ -684,25 +646,17 @@ void el_request_queue_free(el_request_queue *queue) { free(queue); }
 /* ---- state ---- */
 
 int64_t el_request_queue_wait_limit_ms(const el_request_queue *queue) {
-  if (queue->has_contact || el_auth_was_answered(queue->shared->auth)) {
+  if (queue->shared->contact.has_answered ||
+      el_auth_was_answered(queue->shared->auth)) {
     return INT64_MAX;
   }
   return el_channel_is_failing(el_auth_channel(queue->shared->auth))
-             ? EL_FIRST_CONTACT_MS
-             : EL_FIRST_CONTACT_MAX_MS;
-}
-
-bool el_request_queue_was_answered_since(const el_request_queue *queue,
-                                         int64_t ms) {
-  return queue->answered_ms > ms;
+             ? EL_CALL_MS
+             : EL_FIRST_CONTACT_MS;
 }
 
 const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue) {
   return queue->wrong_cluster.code != EL_OK ? &queue->wrong_cluster : NULL;
-}
-
-const el_error *el_request_queue_backoff_error(const el_request_queue *queue) {
-  return queue->backoff_ms != 0 ? &queue->shared->unreachable : NULL;
 }
 
 const char *el_request_queue_address(const el_request_queue *queue) {

@@ -3,10 +3,9 @@
  *
  * A request leaves at once if few are in flight; otherwise it waits, and leaves with others in one
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
- * unreachable the queue backs off: no request leaves for up to 160 ms, then one request leaves as a
- * probe. Each answer is checked to be from the same cluster as earlier answers. The queue never
- * sends a request again after a failure: the sender decides about that (protocol/retry.h). I/O
- * thread only. */
+ * unreachable no request leaves for a pause, then one request leaves as a probe (lock/contact.h).
+ * Each answer is checked to be from the same cluster as earlier answers. The queue never sends a
+ * request again after a failure: the sender decides about that (protocol/retry.h). I/O thread only. */
 #ifndef ETCDLOCK_LOCK_REQUEST_QUEUE_H
 #define ETCDLOCK_LOCK_REQUEST_QUEUE_H
 
@@ -36,8 +35,8 @@ struct el_request {
   /* offset in el_stats of the counter of this kind of request */
   size_t counted_as;
   int64_t deadline_ms; /* when an attempt must end (el_now_ms); 0: never */
-  /* el_keys_queue_hash of the lock queue into which the request puts a key, or from which it deletes
-   * one; 0: neither */
+  /* el_keys_queue_hash of the lock queue into which the request puts a key, or from which it
+   * deletes one; 0: neither */
   uint64_t lock_queue;
   bool is_enqueue; /* it puts a key into the lock queue */
   /* The request has several keys. It must not be in a batch, because some versions of etcd would
@@ -94,23 +93,14 @@ void el_request_queue_stop(el_request_queue *queue);
 bool el_request_queue_check_lease_answer(el_request_queue *queue,
                                          const el_lease_answer *answer);
 
-/* el_request_queue_wait_limit_ms returns how long a wait without a timeout may last. INT64_MAX: there
- * is no limit, because etcd has answered. Otherwise the address may be wrong, and it returns
- * EL_FIRST_CONTACT_MS or EL_FIRST_CONTACT_MAX_MS. @thread io */
+/* el_request_queue_wait_limit_ms returns how long a wait without a timeout may last. INT64_MAX:
+ * there is no limit, because etcd has answered. Otherwise the address may be wrong, and it returns
+ * EL_CALL_MS or EL_FIRST_CONTACT_MS. @thread io */
 int64_t el_request_queue_wait_limit_ms(const el_request_queue *queue);
 
 /* el_request_queue_wrong_cluster returns the error that says that another cluster answers. NULL:
  * all answers so far are from the same cluster. @thread io */
 const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue);
-
-/* el_request_queue_was_answered_since tells whether etcd has answered a request after |ms|
- * (el_now_ms). A definite error of etcd is an answer, too. @thread io */
-bool el_request_queue_was_answered_since(const el_request_queue *queue,
-                                         int64_t ms);
-
-/* el_request_queue_backoff_error returns the error because of which the queue backs off. NULL: it
- * does not back off. @thread io */
-const el_error *el_request_queue_backoff_error(const el_request_queue *queue);
 
 /* el_request_queue_address returns the address of the member in use, for messages. @thread io */
 const char *el_request_queue_address(const el_request_queue *queue);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/container_of.h"
 #include "base/random.h"
+#include "base/times.h"
 #include "lock/lease_revocations.h"
 #include "protocol/lock_txn.h"
 #include "protocol/retry.h"
@@ -26,8 +27,11 @@ struct el_session_driver {
   /* the error by which etcd told that the last lease does not exist */
   el_error lease_end_error;
   bool has_lease_end_error; /* |lease_end_error| is of the present session */
+  int64_t lease_end_ms;     /* when it came, by el_now_ms */
   /* of the last grant, keepalive or lease check; code EL_OK: it succeeded */
   el_error last_error;
+  /* answers take too long for the TTL; code EL_OK: they do not */
+  el_error too_slow;
   el_timer timer;
   el_keepalive *keepalive;
   /* The listed keys. A lease check reads the first one whose put has been answered, if there is
@@ -156,18 +160,17 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   step(driver, &event);
 }
 
-/* Closes the keepalive streams, because a keepalive was not answered for |waited_ms|, which is too
- * long. The next keepalive goes to another member. */
-static void reset_keepalive(el_session_driver *driver, int64_t waited_ms) {
-  el_error no_answer;
-  if (!el_keepalive_awaits_token(driver->keepalive) ||
-      !el_auth_explain_wait(driver->shared->auth, &no_answer)) {
-    el_error_set(&no_answer, EL_UNAVAILABLE,
-                 "etcd %s: a keepalive was not answered in time",
-                 el_request_queue_address(driver->shared->requests));
+/* Sends a keepalive. If it has to wait, notes why, for a loss of the holds. */
+static void send_keepalive(el_session_driver *driver, int64_t now_ms) {
+  el_error why = {.code = EL_UNAVAILABLE};
+  bool is_refused = el_keepalive_is_refused(driver->keepalive);
+  EL_COUNT(&driver->shared->counters, keepalives, 1);
+  el_keepalive_send(driver->keepalive, driver->session.id,
+                    el_session_lease_ms(&driver->session), now_ms);
+  if (is_refused || (el_keepalive_awaits_token(driver->keepalive) &&
+                     el_auth_explain_wait(driver->shared->auth, &why))) {
+    note_result(driver, &why);
   }
-  note_result(driver, &no_answer);
-  el_keepalive_fail_over(driver->keepalive, waited_ms, &no_answer);
 }
 
 /* ---- audit ---- */
@@ -319,12 +322,7 @@ static void carry_out(el_session_driver *driver,
       grant(driver);
       return;
     case EL_SESSION_SEND_KEEPALIVE:
-      EL_COUNT(&driver->shared->counters, keepalives, 1);
-      el_keepalive_send(driver->keepalive, driver->session.id,
-                        el_session_lease_ms(&driver->session), action->sent_ms);
-      return;
-    case EL_SESSION_RESET_KEEPALIVES:
-      reset_keepalive(driver, action->waited_ms);
+      send_keepalive(driver, action->sent_ms);
       return;
     case EL_SESSION_READ_KEY:
       check_next_key(driver);
@@ -364,12 +362,36 @@ static void note_stall(el_session_driver *driver) {
   }
 }
 
+/* If answers take so long that no hold can be proven, notes that, and reports it if that has lasted
+ * for EL_UNPROVEN_TTLS. A keepalive whose lease may have expired is proven by a read that is sent
+ * after its answer (protocol/lease_proof.h): two round trips, which must end before the hold would. */
+static void note_slowness(el_session_driver *driver) {
+  const el_session *session = &driver->session;
+  int64_t took_ms = el_patience_round_trip_ms(
+      el_channel_patience(el_auth_channel(driver->shared->auth)));
+  int64_t hold_ms = el_lease_proof_hold_ms(session->ttl_ms);
+  driver->too_slow.code = EL_OK;
+  if (session->state != EL_SESSION_ALIVE || session->hold_deadline != 0 ||
+      session->listed == 0 || 2 * took_ms < hold_ms) {
+    return;
+  }
+  el_error_set(&driver->too_slow, EL_UNAVAILABLE,
+               "etcd %s: its answers take %.2g s, too long for a ttl of %.3g s "
+               "(give at least %d s)",
+               el_request_queue_address(driver->shared->requests),
+               (double)took_ms / 1000, (double)session->ttl_ms / 1000,
+               (int)((4 * took_ms + 999) / 1000));
+  if (el_now_ms() > session->granted_ms + EL_UNPROVEN_TTLS * session->ttl_ms) {
+    driver->news |= EL_SESSION_NEWS_TOO_SLOW;
+  }
+}
+
 static void step(el_session_driver *driver, const el_session_event *event) {
   EL_UNINITIALIZED el_session_actions actions;
   int64_t before = driver->session.hold_deadline;
   note_stall(driver);
-  driver->session.answer_ms =
-      el_channel_answer_ms(el_auth_channel(driver->shared->auth));
+  driver->session.answer_ms = el_patience_estimate_ms(
+      el_channel_patience(el_auth_channel(driver->shared->auth)));
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.hold_deadline > before) {
     el_shared_clear_proof_error(driver->shared);
@@ -381,6 +403,7 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   } else {
     el_timers_stop(driver->shared->timers, &driver->timer);
   }
+  if (event->kind == EL_SESSION_ON_KEEPALIVE_ANSWER) note_slowness(driver);
   publish(driver);
   for (int i = 0; i < actions.n; i++) {
     carry_out(driver, &actions.list[i]);
@@ -401,6 +424,10 @@ static void on_timer(el_timer *timer) {
 
 void el_session_driver_need(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_ON_NEEDED);
+}
+
+void el_session_driver_moved(el_session_driver *driver) {
+  step_simple(driver, EL_SESSION_ON_MOVED);
 }
 
 void el_session_driver_close(el_session_driver *driver) {
@@ -426,6 +453,7 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
   el_shared_set_proof_error(driver->shared, err);
   driver->lease_end_error = *err;
   driver->has_lease_end_error = true;
+  driver->lease_end_ms = el_now_ms();
   step_simple(driver, EL_SESSION_ON_LEASE_GONE);
 }
 
@@ -533,9 +561,13 @@ void el_session_driver_end_holds(el_session_driver *driver, el_loss loss) {
   el_hold_deadline_end(driver->hold_deadline, loss);
 }
 
-const el_error *el_session_driver_last_error(const el_session_driver *driver) {
+const el_error *el_session_driver_last_error(const el_session_driver *driver,
+                                             int64_t since_ms) {
   if (driver->last_error.code != EL_OK) return &driver->last_error;
-  return driver->unproven_sessions > 1 && driver->lease_end_error.code != EL_OK
+  if (driver->too_slow.code != EL_OK) return &driver->too_slow;
+  return driver->unproven_sessions > 1 &&
+                 driver->lease_end_error.code != EL_OK &&
+                 driver->lease_end_ms >= since_ms
              ? &driver->lease_end_error
              : NULL;
 }

@@ -26,6 +26,9 @@ enum {
   EL_SESSION_NEWS_READY = 1, /* the lease can be used */
   /* etcd refuses to grant a lease; el_session_driver_last_error returns why */
   EL_SESSION_NEWS_REFUSED = 2,
+  /* no hold can be proven: answers take too long for the TTL; el_session_driver_last_error tells
+   * how long */
+  EL_SESSION_NEWS_TOO_SLOW = 16,
   /* the hold deadline has passed: all holds are lost */
   EL_SESSION_NEWS_EXPIRED = 4,
   /* the session has ended; el_session_driver_end returns how */
@@ -124,7 +127,7 @@ bool el_session_driver_is_proven(const el_session_driver *driver,
                                  int64_t now_ms);
 
 /* el_session_driver_proven_rev returns the store's revision at the latest proof of the lease. If
- * that proof is not fresh at |now_ms| (EL_SESSION_FRESH_PROOF_MS), it returns 0. @thread io */
+ * that proof is not fresh at |now_ms| (EL_FRESH_PROOF_MS), it returns 0. @thread io */
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
 
@@ -148,6 +151,10 @@ void el_session_driver_publish_hold_deadline(el_session_driver *driver);
 /* el_session_driver_end_holds ends the hold deadline that other threads read, so that all holds of
  * the session count as lost at once, for |loss|. @thread io */
 void el_session_driver_end_holds(el_session_driver *driver, el_loss loss);
+
+/* el_session_driver_moved has the lease renewed at once, because the client has another connection,
+ * or etcd another leader. @thread io */
+void el_session_driver_moved(el_session_driver *driver);
 
 /* el_session_driver_signal steps the session with the event |kind|, if |lease| is its lease.
  * EL_SESSION_ON_PUT_IN_DOUBT: a put with this lease has an unknown outcome. EL_SESSION_ON_CONFIRM:
@@ -181,9 +188,11 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
 
 /* el_session_driver_last_error returns why there is no usable lease. It is the error of the last
  * grant, keepalive or lease check. If that succeeded, but leases keep ending before a hold is
- * proven, it is the error that told of the last such end. NULL: there is no such error.
- * @thread io */
-const el_error *el_session_driver_last_error(const el_session_driver *driver);
+ * proven, it is the error that told of the last such end, if it came at |since_ms| (el_now_ms) or
+ * later; if answers take too long for the TTL, an error that tells how long. NULL: there is no such
+ * error. @thread io */
+const el_error *el_session_driver_last_error(const el_session_driver *driver,
+                                             int64_t since_ms);
 
 /* el_session_driver_add_key lists |key| for lease checks, if it is not listed. |is_held|: a lock is
  * held by the key, and is lost with the lease. @thread io */

@@ -9,12 +9,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/text.h"
-
-enum {
-  /* Milliseconds. A session that is stepped late by less may be late only because the machine is
-   * busy. */
-  STANDSTILL_MS = 1000
-};
+#include "base/times.h"
 
 /* ---- counters ---- */
 
@@ -79,11 +74,12 @@ el_shared *el_shared_new(void) {
   el_shared *shared = calloc(1, sizeof *shared);
   if (shared == NULL) return NULL;
   atomic_init(&shared->refs, 1);
-  atomic_init(&shared->wait_limit_ms, EL_FIRST_CONTACT_MAX_MS);
+  atomic_init(&shared->wait_limit_ms, EL_FIRST_CONTACT_MS);
   shared->fork_generation = el_fork_generation();
   TAILQ_INIT(&shared->resting);
   TAILQ_INIT(&shared->watchers);
   pthread_mutex_init(&shared->mu, NULL);
+  el_contact_init(&shared->contact);
   el_events_init(&shared->events);
   return shared;
 }
@@ -97,6 +93,7 @@ void el_shared_unref(el_shared *shared) {
   if (atomic_fetch_sub(&shared->refs, 1) != 1) return;
   el_wake_queue_free(shared->wake_queue);
   pthread_mutex_destroy(&shared->mu);
+  el_contact_destroy(&shared->contact);
   el_events_destroy(&shared->events);
   free(shared);
 }
@@ -122,7 +119,7 @@ bool el_shared_is_usable(const el_shared *shared, el_error *err) {
 bool el_shared_stood_still(const el_shared *shared, el_error *err) {
   int64_t due_ms = atomic_load(&shared->due_ms);
   int64_t late_ms = el_now_ms() - due_ms;
-  if (due_ms == 0 || late_ms < STANDSTILL_MS) return false;
+  if (due_ms == 0 || late_ms < EL_STANDSTILL_MS) return false;
   el_error_set(err, EL_UNAVAILABLE, "this process did not run for %.1f s",
                (double)late_ms / 1000);
   return true;
@@ -187,21 +184,4 @@ void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
   is_recorded = shared->expired_ms != 0 && shared->expired_ms >= ended_ms;
   *err = is_recorded ? shared->last_proof_error : shared->proof_error;
   pthread_mutex_unlock(&shared->mu);
-}
-
-void el_shared_set_unreachable(el_shared *shared, const el_error *err) {
-  if (err == NULL && shared->unreachable_ms == 0) return;
-  pthread_mutex_lock(&shared->mu);
-  shared->unreachable_ms = err != NULL ? el_now_ms() : 0;
-  if (err != NULL) shared->unreachable = *err;
-  pthread_mutex_unlock(&shared->mu);
-}
-
-int64_t el_shared_read_unreachable(el_shared *shared, el_error *err) {
-  int64_t at_ms;
-  pthread_mutex_lock(&shared->mu);
-  *err = shared->unreachable;
-  at_ms = shared->unreachable_ms;
-  pthread_mutex_unlock(&shared->mu);
-  return at_ms;
 }

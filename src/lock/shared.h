@@ -18,6 +18,7 @@
 #include "base/wake_queue.h"
 #include "etcd/auth.h"
 #include "etcd/watch.h"
+#include "lock/contact.h"
 #include "lock/events.h"
 #include "net/loop.h"
 #include "protocol/entry.h"
@@ -102,16 +103,6 @@ void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
 
 /* ---- the shared part ---- */
 
-enum {
-  /* How long a wait without a timeout may last if etcd has never answered, and it is known why
-   * connections fail (el_channel_is_failing). It is as long as a resolver waits for the first name
-   * server. */
-  EL_FIRST_CONTACT_MS = 5000,
-  /* The same if it is not known. It is enough for two attempts to connect, also with TLS: the first may
-   * be slow, or a load balancer may lead it to a member that hangs. */
-  EL_FIRST_CONTACT_MAX_MS = 30000
-};
-
 /* el_shared is the shared part of one client; reference-counted. The comments of the fields name
  * the threads that may use them. */
 typedef struct el_shared {
@@ -156,19 +147,16 @@ typedef struct el_shared {
   _Atomic int64_t wait_limit_ms;
   el_counters counters;
 
-  /* guards the next five fields; no other mutex is locked under it */
+  /* guards the next three fields; no other mutex is locked under it */
   pthread_mutex_t mu;
   /* The error that keeps the session from proving its lease; code EL_OK: none. */
   el_error proof_error;
   /* the value of |proof_error| when a hold deadline last passed */
   el_error last_proof_error;
   int64_t expired_ms; /* when last_proof_error was set; 0: never */
-  /* When a request or a lease call last found etcd unreachable, and why; 0: etcd has answered since.
-   * Only the I/O thread changes these two fields, and it may read them without the mutex. */
-  int64_t unreachable_ms;
-  el_error unreachable;
 
-  el_events events; /* has a mutex of its own; used by any thread */
+  el_contact contact; /* see the struct for the threads that use it */
+  el_events events;   /* has a mutex of its own; used by any thread */
 } el_shared;
 
 /* el_shared_new returns the shared part of a client that is not started, with one reference.
@@ -228,13 +216,5 @@ void el_shared_keep_proof_error(el_shared *shared);
  * @locks shared->mu */
 void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
                                 el_error *err);
-
-/* el_shared_set_unreachable records that etcd was just found unreachable, with |err|. NULL: etcd has
- * answered. @thread io @locks shared->mu */
-void el_shared_set_unreachable(el_shared *shared, const el_error *err);
-
-/* el_shared_read_unreachable returns when etcd was last found unreachable (el_now_ms), and why in
- * |err|. 0: etcd has answered since. @thread any @locks shared->mu */
-int64_t el_shared_read_unreachable(el_shared *shared, el_error *err);
 
 #endif

@@ -8,12 +8,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
+#include "base/times.h"
 
-enum {
-  /* milliseconds; longer than all clients of a busy queue need to hold the lock once */
-  KEEP_MS = 1000,
-  CACHED_MAX = 64
-};
+enum { CACHED_MAX = 64 };
 
 typedef struct cached {
   el_watch watch;
@@ -95,7 +92,7 @@ void el_watch_cache_put(el_watch_cache *cache, el_watch *watch,
   one->watch.on_event = on_watch_event;
   one->cache = cache;
   one->seen_rev = seen_rev;
-  one->until_ms = el_now_ms() + KEEP_MS;
+  one->until_ms = el_now_ms() + EL_WATCH_KEPT_MS;
   el_watch_move(cache->watches, watch, &one->watch,
                 (el_bytes){one->key, watch->key.len});
   if (cache->n == 0) {

@@ -6,11 +6,9 @@
 
 #include "base/background.h"
 #include "base/clock.h"
+#include "base/times.h"
 #include "lock/status.h"
 #include "lua/core.h"
-
-/* Milliseconds in which a garbage-collected client releases its locks and revokes its lease. */
-enum { GC_BUDGET_MS = 500 };
 
 el_lua_client *el_lua_check_client(lua_State *L, int arg) {
   return el_lua_check_box(L, arg, EL_LUA_CLIENT);
@@ -181,8 +179,8 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
-/* client:wait_limit() returns the number of seconds that a wait without a timeout may last: no limit if
- * etcd has ever answered the client. */
+/* client:wait_limit() returns the number of seconds that a wait without a timeout may last: no
+ * limit if etcd has ever answered the client. */
 static el_nret l_client_wait_limit(lua_State *L) {
   int64_t ms = el_client_wait_limit_ms(el_lua_check_client(L, 1)->client);
   lua_pushnumber(L, ms == INT64_MAX ? HUGE_VAL : (lua_Number)ms / 1000);
@@ -471,7 +469,7 @@ static el_nret l_client_gc(lua_State *L) {
     free_client(lc);
     return 0;
   }
-  begin_close(lc, GC_BUDGET_MS);
+  begin_close(lc, EL_COLLECTED_MS);
   el_client_shut(lc->client);
   if (!el_background_start(close_in_background, lc)) close_in_background(lc);
   return 0;

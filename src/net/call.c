@@ -53,6 +53,7 @@ typedef struct call {
   el_tag tag;        /* first: the tag of the batch */
   el_live_call live; /* in the loop's list of calls */
   el_timer deadline; /* cancels the call */
+  int64_t begun_ms;  /* by el_now_ms */
   el_channel *ch;
   size_t member;
   bool is_pinned; /* the request names |member| */
@@ -123,7 +124,8 @@ static void answer_message(call *it) {
   all = grpc_byte_buffer_reader_readall(&reader);
   answer.bytes = GRPC_SLICE_START_PTR(all);
   answer.len = GRPC_SLICE_LENGTH(all);
-  el_channel_record_result(it->ch, it->member, &answer.err);
+  el_channel_record_result(it->ch, it->member, it->begun_ms, false,
+                           &answer.err);
   it->done(it->arg, &answer);
   grpc_slice_unref(all);
   grpc_byte_buffer_reader_destroy(&reader);
@@ -137,7 +139,8 @@ static void answer_failure(call *it) {
   if (it->health_call.is_restarted) {
     answer.err.has_other_member = true; /* the member is not at fault */
   } else {
-    el_channel_record_result(it->ch, it->member, &answer.err);
+    el_channel_record_result(it->ch, it->member, it->begun_ms,
+                             it->health_call.is_given_up, &answer.err);
   }
   it->done(it->arg, &answer);
 }
@@ -153,7 +156,8 @@ static void on_done(el_tag *tag, bool ok) {
   call *it = (call *)tag;
   (void)ok;
   if (!it->is_pinned) {
-    el_channel_call_ended(it->ch, &it->health_call, is_answered(it->status));
+    el_channel_call_ended(it->ch, it->member, &it->health_call,
+                          is_answered(it->status));
   }
   if (it->status == GRPC_STATUS_OK && it->received != NULL) {
     answer_message(it);
@@ -167,7 +171,7 @@ static void on_refused(el_command *command) {
   call *it = EL_CONTAINER_OF(command, call, refused_command);
   el_call_answer answer = {.from = address_of(it)};
   if (!it->is_pinned) {
-    el_channel_call_ended(it->ch, &it->health_call, false);
+    el_channel_call_ended(it->ch, it->member, &it->health_call, false);
   }
   el_channel_set_refusal(it->ch, it->member, it->refusal, &answer.err);
   it->done(it->arg, &answer);
@@ -220,8 +224,9 @@ void el_call_start(el_channel *ch, const el_call_request *request,
   grpc_metadata_array_init(&it->trailing);
   it->grpc = el_channel_new_call(ch, it->member, request->method);
   it->deadline.on_due = cancel_for_deadline;
+  it->begun_ms = el_now_ms();
   el_timers_set(el_loop_timers(el_channel_loop(ch)), &it->deadline,
-                el_now_ms() + request->timeout_ms);
+                it->begun_ms + request->timeout_ms);
   el_loop_add_call(el_channel_loop(ch), &it->live);
   it->health_call.cancel = cancel_for_health;
   if (!request->may_be_slow && !it->is_pinned) {

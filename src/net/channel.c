@@ -16,55 +16,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
+#include "base/times.h"
 #include "net/diagnosis.h"
 #include "net/net_int.h"
-
-/* A member whose connections fail is diagnosed at most once every DIAGNOSE_EVERY_MS. The cause that
- * a diagnosis has found is reported for CAUSE_VALID_MS. */
-enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
-
-/* How long the end of a channel waits for the threads of all diagnoses. They end at once, unless
- * they are in a call of the resolver. */
-enum { DIAGNOSES_STOP_MS = 100 };
-
-/* Milliseconds by which the timeout of an attempt exceeds the limit of the health check. Otherwise
- * each call would end by its own timeout, before the check. */
-enum { ATTEMPT_MORE_MS = 500 };
-
-enum {
-  /* The first time limits of an attempt to connect, without and with TLS. The limit with TLS is
-   * longer, because many TLS handshakes at once take long. Neither is longer than necessary,
-   * because gRPC cannot be shut down while an attempt is under way. */
-  CONNECT_MS = 1000,
-  CONNECT_TLS_MS = 2500,
-  /* the same until a connection or an answer has come, because the distance is not known */
-  FIRST_MS = 3000,
-  FIRST_TLS_MS = 5000,
-  CONNECT_DOUBLINGS = 2,
-  /* The limits are at least this times what an answer takes. A connection takes two round trips,
-   * four with TLS; a lost packet takes up to three more. */
-  CONNECT_ANSWERS = 6,
-  CONNECT_TLS_ANSWERS = 8,
-  CONNECT_MOST_MS = 20000 /* gRPC's default */
-};
-
-/* Milliseconds: how long the answer to an HTTP/2 ping may take, and how long the peer's kernel may
- * take to confirm data. */
-enum { PING_ANSWER_MS = 20000, USER_TIMEOUT_MS = 2000 };
-
-/* The longest answer of a call outside the health check that lengthens the limit of the check: to
- * four times this. */
-enum { ANSWER_NOTED_MS = 2500 };
-
-enum {
-  /* How long a name server may take. When the time is over, the addresses known so far are used,
-   * because some name servers never answer for IPv6. */
-  DNS_MS = 1500,
-  /* The same in an attempt after one of DNS_MS without an address, so that the second name server
-   * can answer. The resolver asks it after 5 s, and gRPC lets the resolver look at the clock once a
-   * second. */
-  LONG_DNS_MS = 8000
-};
 
 /* The size limit of a message from etcd, 32 MiB. That is about what a client can receive before the
  * health check gives up the member. It is enough for 20 of the largest values (etcd accepts 1.5 MiB
@@ -73,12 +27,6 @@ enum {
  * lags behind. If a watch message is too large, the stream ends, and each watch is created anew.
  * The owner of a watch then reads what it may have missed. */
 enum { MESSAGE_BYTES_MAX = 32 << 20 };
-
-/* A member counts as unhealthy for FAILED_FOR_MS after a failed call. During that time, requests
- * are not sent to it again at once, but after a backoff. RECREATE_MS after a failed call, the
- * member's gRPC channel is checked. If the channel has failed to connect, it is destroyed, and the
- * next call creates another one. */
-enum { FAILED_FOR_MS = 300, RECREATE_MS = 250 };
 
 typedef struct socket_mutator socket_mutator;
 
@@ -93,7 +41,9 @@ typedef struct member_state {
   int64_t connecting_since_ms; /* by el_now_ms; 0: it does not matter */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
-  el_diagnosis *diagnosis;     /* under way; NULL: none */
+  int64_t heard_ms;            /* the last sign of life (el_now_ms); 0: none */
+  int n_vain; /* how often it was left since then, because it was silent or late */
+  el_diagnosis *diagnosis; /* under way; NULL: none */
   /* |diagnosis| began before the certificates were replaced */
   bool is_diagnosis_stale;
   /* el_now_ms at the start of the last diagnosis; 0: none */
@@ -112,7 +62,6 @@ struct el_channel {
   char *token;      /* NULL: none */
   el_tls *tls;      /* NULL: no member uses TLS */
   uint64_t term;    /* the largest raft term that an answer had */
-  int n_failed;     /* failed attempts to connect since the last answer */
   bool is_dns_slow; /* the next attempt waits longer for an address */
   el_health health; /* of the member in use */
   TAILQ_HEAD(, el_failover_listener) listeners;
@@ -140,26 +89,26 @@ struct socket_mutator {
   gpr_refcount refs;
   /* The fields below are atomic, because gRPC may call mutate_fd on a thread of its own. */
   atomic_bool blocks; /* new attempts to connect fail */
-  /* the last attempt was allowed; it may be under way */
-  atomic_bool may_be_connecting;
+  /* when the last attempt that was allowed began (el_now_ms); 0: none. It may be under way. */
+  _Atomic int64_t attempt_ms;
 };
 
 /* Sets how long the peer's kernel may take to confirm data, which does not depend on how busy etcd
- * is. gRPC has set PING_ANSWER_MS. A Unix socket has no such option. */
+ * is. gRPC has set EL_BUSY_MS. A Unix socket has no such option. */
 static void set_user_timeout(int fd) {
-  int ms = USER_TIMEOUT_MS;
+  int ms = EL_USER_TIMEOUT_MS;
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
 static bool mutate_fd(int fd, socket_mutator *mutator) {
   set_user_timeout(fd);
-  /* The order matters. This function sets |may_be_connecting| before it reads |blocks|, and
-   * drop_channel sets |blocks| before it reads |may_be_connecting|. So at least one of the two
-   * threads sees what the other one has set. */
-  atomic_store(&mutator->may_be_connecting, true);
+  /* The order matters. This function sets |attempt_ms| before it reads |blocks|, and drop_channel
+   * sets |blocks| before it reads |attempt_ms|. So at least one of the two threads sees what the
+   * other one has set. */
+  atomic_store(&mutator->attempt_ms, el_now_ms());
   if (!atomic_load(&mutator->blocks)) return true;
   /* A channel makes one attempt after the other, so its previous attempt has ended. */
-  atomic_store(&mutator->may_be_connecting, false);
+  atomic_store(&mutator->attempt_ms, 0);
   return false;
 }
 
@@ -210,18 +159,11 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
       texts.cas, texts.cert != NULL ? &pair : NULL, NULL, NULL);
 }
 
-/* The limit doubles with each failed attempt, because the members may be far away, and is not below
- * what answers take. */
 static int connect_timeout_ms(const member_state *at) {
-  bool is_tls = at->endpoint.is_tls;
-  bool is_first = !at->ch->health.is_measured;
-  int base = is_tls ? (is_first ? FIRST_TLS_MS : CONNECT_TLS_MS)
-                    : (is_first ? FIRST_MS : CONNECT_MS);
-  int64_t known = (is_tls ? CONNECT_TLS_ANSWERS : CONNECT_ANSWERS) *
-                  el_channel_answer_ms(at->ch);
-  int64_t limit = base << at->ch->n_failed;
-  if (limit < known) limit = known;
-  return (int)(limit < CONNECT_MOST_MS ? limit : CONNECT_MOST_MS);
+  int64_t limit =
+      el_patience_ms(&at->ch->health.patience) *
+      (at->endpoint.is_tls ? EL_CONNECT_TLS_ANSWERS : EL_CONNECT_ANSWERS);
+  return (int)(limit < EL_CONNECT_MOST_MS ? limit : EL_CONNECT_MOST_MS);
 }
 
 static const char *authority_of(const el_endpoint *endpoint,
@@ -256,13 +198,11 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
-      /* These four, and set_user_timeout, detect half-open connections. The pings are 6 s apart,
-       * because etcd closes a connection if pings come less than 5 s apart. An etcd whose
-       * processors compute hashes of passwords may answer a ping only after 8 s (measured with 200
-       * clients). HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit), because by default gRPC stops after
-       * two pings on an idle watch stream. */
-      INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
-      INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PING_ANSWER_MS),
+      /* These four, and set_user_timeout, detect half-open connections.
+       * HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit), because by default gRPC stops after two pings
+       * on an idle watch stream. */
+      INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, EL_PING_EVERY_MS),
+      INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, EL_BUSY_MS),
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
@@ -294,8 +234,7 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
 typedef struct closing_channel {
   grpc_channel *grpc;
   socket_mutator *mutator; /* blocks new attempts */
-  /* by el_now_ms; each attempt has reached its time limit by then */
-  int64_t until_ms;
+  int connect_ms;          /* the time limit of an attempt */
 } closing_channel;
 
 /* Returns whether an attempt of the channel to connect may be under way. The state of the channel
@@ -304,10 +243,11 @@ typedef struct closing_channel {
 static bool may_be_connecting(const closing_channel *closing) {
   grpc_connectivity_state state =
       grpc_channel_check_connectivity_state(closing->grpc, 0);
+  int64_t begun_ms = atomic_load(&closing->mutator->attempt_ms);
   return (state == GRPC_CHANNEL_CONNECTING ||
           state == GRPC_CHANNEL_TRANSIENT_FAILURE) &&
-         atomic_load(&closing->mutator->may_be_connecting) &&
-         el_now_ms() < closing->until_ms;
+         begun_ms != 0 &&
+         el_now_ms() < begun_ms + closing->connect_ms + EL_CONNECT_MARGIN_MS;
 }
 
 static bool try_free_channel(void *arg) {
@@ -324,12 +264,11 @@ static void drop_channel(member_state *at) {
   closing_channel *closing;
   if (at->grpc == NULL) return;
   closing = el_alloc(sizeof *closing);
-  *closing = (closing_channel){at->grpc, at->mutator,
-                               el_now_ms() + 2 * at->connect_ms};
+  *closing = (closing_channel){at->grpc, at->mutator, at->connect_ms};
   at->grpc = NULL;
   at->mutator = NULL;
   atomic_store(&closing->mutator->blocks, true);
-  if (atomic_load(&closing->mutator->may_be_connecting)) {
+  if (atomic_load(&closing->mutator->attempt_ms) != 0) {
     /* If gRPC pauses between two attempts, this ends the pause: the next attempt starts now, and
      * the mutator makes it fail. */
     grpc_channel_reset_connect_backoff(closing->grpc);
@@ -349,12 +288,12 @@ static bool took_long(const member_state *at) {
 
 /* Tells whether gRPC has found an address of the member, and so has tried to connect to it. */
 static bool has_address(const member_state *at) {
-  return atomic_load(&at->mutator->may_be_connecting);
+  return atomic_load(&at->mutator->attempt_ms) != 0;
 }
 
 /* If no address was found in the time for it, gives the next attempt the other time. */
 static void note_dns(const member_state *at) {
-  if (!has_address(at)) at->ch->is_dns_slow = at->dns_ms == DNS_MS;
+  if (!has_address(at)) at->ch->is_dns_slow = at->dns_ms == EL_NAME_MS;
 }
 
 /* Destroys the member's gRPC channel if it has failed to connect; the next call creates a new one.
@@ -366,18 +305,18 @@ static void on_recreate(el_timer *timer) {
   if (at->grpc == NULL) return;
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
-      if (at->ch->n_failed < CONNECT_DOUBLINGS) at->ch->n_failed++;
       note_dns(at);
+      at->n_vain++;
       if (took_long(at)) {
         /* The next attempts have more time to fail, and so to tell their cause, before calls go on
          * to the next member. */
-        el_health_timed_out(&at->ch->health);
+        el_patience_expired(&at->ch->health.patience);
       }
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
       el_timers_set(el_loop_timers(at->ch->loop), timer,
-                    el_now_ms() + RECREATE_MS);
+                    el_now_ms() + EL_FAILED_MS);
       return;
     default:
       return;
@@ -387,7 +326,7 @@ static void on_recreate(el_timer *timer) {
 static void recreate_soon(member_state *at) {
   if (at->recreate.slot == 0) {
     el_timers_set(el_loop_timers(at->ch->loop), &at->recreate,
-                  el_now_ms() + RECREATE_MS);
+                  el_now_ms() + EL_FAILED_MS);
   }
 }
 
@@ -411,19 +350,45 @@ static bool is_connecting(const member_state *at) {
   return is_in_state(at, GRPC_CHANNEL_CONNECTING);
 }
 
-/* Returns the member to use next: the first after the current one to which no attempt to connect is
- * under way. If the client is still connecting to the current one, a connected member comes first.
- * If there is none, returns the current one. */
+/* Returns how often the member was left since its last sign of life. A connection that has opened
+ * meanwhile is one. */
+static int vain_of(const member_state *at) {
+  bool has_opened =
+      at->connecting_since_ms != 0 && is_in_state(at, GRPC_CHANNEL_READY);
+  return has_opened ? 0 : at->n_vain;
+}
+
+/* Tells whether |a| is more likely to answer than |b|: it has shown more recently that it is alive.
+ * A member that was left in vain more often comes later, so that each gets its turn. */
+static bool is_livelier(const member_state *a, const member_state *b) {
+  int a_vain = vain_of(a), b_vain = vain_of(b);
+  return a_vain != b_vain ? a_vain < b_vain : a->heard_ms > b->heard_ms;
+}
+
+/* Returns the member to use next: the liveliest of those to which no attempt to connect is under
+ * way, except the current one. If the client is still connecting to the current one, a connected
+ * member that was not silent comes first. If there is none, returns the current one. */
 static size_t next_member(const el_channel *ch) {
   bool is_waiting = is_connecting(&ch->members[ch->current]);
   size_t found = ch->current;
   for (size_t i = 1; i < ch->n; i++) {
     size_t next = (ch->current + i) % ch->n;
     const member_state *at = &ch->members[next];
-    if (is_waiting && is_in_state(at, GRPC_CHANNEL_READY)) return next;
-    if (found == ch->current && !is_connecting(at)) found = next;
+    if (is_waiting && vain_of(at) == 0 && is_in_state(at, GRPC_CHANNEL_READY)) {
+      return next;
+    }
+    if (!is_connecting(at) &&
+        (found == ch->current || is_livelier(at, &ch->members[found]))) {
+      found = next;
+    }
   }
   return found;
+}
+
+/* Notes a sign of life of |at|. */
+static void heard(member_state *at) {
+  at->heard_ms = el_now_ms();
+  at->n_vain = 0;
 }
 
 static bool is_connected(el_health *health) {
@@ -433,6 +398,7 @@ static bool is_connected(el_health *health) {
   if (at->connecting_since_ms != 0) {
     el_health_connected(health, el_now_ms() - at->connecting_since_ms);
     at->connecting_since_ms = 0;
+    heard(at);
   }
   return true;
 }
@@ -440,8 +406,9 @@ static bool is_connected(el_health *health) {
 /* Tells whether another member has connected while the client connects to the one in use. */
 static bool is_overtaken(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
+  size_t next = next_member(ch);
   return is_connecting(&ch->members[ch->current]) &&
-         el_channel_is_connected(ch, next_member(ch));
+         vain_of(&ch->members[next]) == 0 && el_channel_is_connected(ch, next);
 }
 
 /* An attempt to connect has its own limit. While it is under way, another member is tried; but if
@@ -458,31 +425,69 @@ static bool is_unresponsive(el_health *health) {
   if (at->connecting_since_ms == 0 || at->grpc == NULL) return true;
   el_health_connected(health, el_now_ms() - at->connecting_since_ms);
   at->connecting_since_ms = 0;
+  heard(at);
   return false;
 }
 
-/* Leaves the member in use, which is silent. The next member is tried, and later this one on
- * another connection: a firewall may have forgotten the connection, or the address may stand for
- * several members. */
-static void leave(el_channel *ch, const el_error *cause) {
-  if (!is_connecting(&ch->members[ch->current])) {
-    drop_channel(&ch->members[ch->current]);
+/* What shows that the member in use is to be left. */
+typedef enum leave_sign {
+  /* calls and keepalives got no answer in time */
+  SIGN_SILENT,
+  /* the attempt to connect takes longer than an answer, or another member has connected first */
+  SIGN_LATE,
+  /* a connection has failed, the member has refused a call (it has no leader), or it answers calls,
+   * but not a keepalive */
+  SIGN_FAILED
+} leave_sign;
+
+/* Leaves the member in use, because of |sign| and |cause|. This function alone decides what follows
+ * from a sign:
+ * - The next call goes to the next member (next_member), if there is one.
+ * - If the member was silent twice since its last sign of life, or is the only one, its connection
+ *   is closed: a firewall may have forgotten it, or the address may stand for several members.
+ *   After the first time the connection stays: a member without a leader is silent, too, until the
+ *   members have elected one.
+ * - The time for an answer doubles if the member is the only one, was silent before, or etcd has
+ *   never answered. As long as others are left to try, a request that is sent again helps more than
+ *   a long wait: they may be electing a leader. */
+static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
+  member_state *at = &ch->members[ch->current];
+  bool is_last_hope = ch->n == 1 || at->n_vain > 0;
+  switch (sign) {
+    case SIGN_SILENT:
+      if (is_last_hope || !ch->health.patience.is_answered) {
+        el_patience_expired(&ch->health.patience);
+      }
+      if (is_last_hope) drop_channel(at);
+      at->n_vain++;
+      break;
+    case SIGN_LATE:
+      note_dns(at);
+      at->n_vain++;
+      break;
+    case SIGN_FAILED:
+      break;
   }
   use(ch, next_member(ch), cause);
 }
 
 static void on_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
-  const member_state *at = &ch->members[ch->current];
   el_error cause;
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
-  if (is_connecting(at)) {
-    note_dns(at);
-  } else {
-    el_health_timed_out(&ch->health);
-  }
-  leave(ch, &cause);
+  leave(ch, is_connecting(&ch->members[ch->current]) ? SIGN_LATE : SIGN_SILENT,
+        &cause);
+}
+
+static void on_late_keepalive(el_health *health) {
+  el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
+  el_error cause;
+  if (ch->n == 1) return;
+  el_error_set(&cause, EL_UNAVAILABLE,
+               "etcd %s: a keepalive was not answered in time",
+               el_channel_address(ch, ch->current));
+  leave(ch, SIGN_FAILED, &cause);
 }
 
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
@@ -493,8 +498,9 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->members = el_alloc(n * sizeof *ch->members);
   ch->n = n;
   TAILQ_INIT(&ch->listeners);
-  el_health_init(&ch->health, el_loop_timers(loop), n == 1, is_connected,
-                 is_overtaken, is_unresponsive, on_unresponsive);
+  el_health_init(&ch->health, el_loop_timers(loop), is_connected, is_overtaken,
+                 is_unresponsive, on_unresponsive, on_late_keepalive);
+  ch->health.is_alone = n == 1;
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
     ch->members[i].recreate.on_due = on_recreate;
@@ -529,7 +535,7 @@ void el_channel_set_token(el_channel *ch, const char *token) {
 const char *el_channel_token(const el_channel *ch) { return ch->token; }
 
 void el_channel_free(el_channel *ch) {
-  int64_t until_ms = el_now_ms() + DIAGNOSES_STOP_MS;
+  int64_t until_ms = el_now_ms() + EL_DIAGNOSES_STOP_MS;
   el_channel_set_token(ch, NULL);
   el_health_destroy(&ch->health);
   drop_all_channels(ch);
@@ -574,7 +580,7 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
   if (at->grpc == NULL) {
     at->mutator = new_mutator();
     at->connect_ms = connect_timeout_ms(at);
-    at->dns_ms = ch->is_dns_slow ? LONG_DNS_MS : DNS_MS;
+    at->dns_ms = ch->is_dns_slow ? EL_NAME_LONG_MS : EL_NAME_MS;
     at->connecting_since_ms = el_now_ms();
     at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator,
                               at->connect_ms, at->dns_ms);
@@ -598,18 +604,8 @@ void el_channel_add_listener(el_channel *ch, el_failover_listener *listener) {
   TAILQ_INSERT_TAIL(&ch->listeners, listener, link);
 }
 
-static bool is_silent(const el_channel *ch, int64_t limit_ms) {
-  return el_now_ms() >= ch->health.heard_ms + limit_ms;
-}
-
-void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
-                          const el_error *cause) {
-  if (member != ch->current) return;
-  if (is_silent(ch, limit_ms)) {
-    leave(ch, cause);
-  } else if (ch->n > 1) {
-    use(ch, next_member(ch), cause);
-  }
+void el_channel_leave(el_channel *ch, size_t member, const el_error *cause) {
+  if (member == ch->current) leave(ch, SIGN_SILENT, cause);
 }
 
 bool el_channel_is_healthy(const el_channel *ch) {
@@ -618,40 +614,50 @@ bool el_channel_is_healthy(const el_channel *ch) {
 
 void el_channel_call_started(el_channel *ch, el_health_call *call) {
   bool is_ready = el_channel_is_connected(ch, ch->current);
-  if (is_ready && TAILQ_EMPTY(&ch->health.pending)) {
+  member_state *at = &ch->members[ch->current];
+  if (is_ready && at->connecting_since_ms != 0 &&
+      TAILQ_EMPTY(&ch->health.pending)) {
     /* No call has waited for this connection, so it is unknown how long it took. */
-    ch->members[ch->current].connecting_since_ms = 0;
+    at->connecting_since_ms = 0;
+    heard(at);
   }
   el_health_call_started(&ch->health, call, is_ready);
 }
 
-void el_channel_call_ended(el_channel *ch, el_health_call *call,
+void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
                            bool is_answered) {
-  member_state *at = &ch->members[ch->current];
+  member_state *at = &ch->members[member];
   if (is_answered && at->connecting_since_ms != 0 && !is_connecting(at)) {
     at->connecting_since_ms = 0;
   }
-  el_health_call_ended(&ch->health, call, is_answered);
+  if (is_answered) heard(at);
+  el_health_call_ended(&ch->health, call, is_answered && member == ch->current);
 }
 
 void el_channel_saw_term(el_channel *ch, uint64_t term) {
+  el_failover_listener *listener;
+  bool is_first = ch->term == 0;
   if (term <= ch->term) return;
-  if (ch->term != 0) el_health_restart(&ch->health);
   ch->term = term;
+  if (is_first) return;
+  el_health_restart(&ch->health);
+  TAILQ_FOREACH(listener, &ch->listeners, link) {
+    if (listener->on_new_leader != NULL) listener->on_new_leader(listener);
+  }
 }
 
-int64_t el_channel_answer_ms(const el_channel *ch) {
-  return ch->health.slowest_ms;
+const el_patience *el_channel_patience(const el_channel *ch) {
+  return &ch->health.patience;
 }
 
 void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
-  if (took_ms > ANSWER_NOTED_MS) took_ms = ANSWER_NOTED_MS;
-  if (member == ch->current) el_health_answered(&ch->health, took_ms);
+  if (member != ch->current) return;
+  heard(&ch->members[member]);
+  el_health_answered(&ch->health, took_ms);
 }
 
 int64_t el_channel_attempt_ms(const el_channel *ch) {
-  int64_t checked_ms = el_health_limit_ms(&ch->health) + ATTEMPT_MORE_MS;
-  return checked_ms > EL_ATTEMPT_MS ? checked_ms : EL_ATTEMPT_MS;
+  return EL_ATTEMPT_ANSWERS * el_health_limit_ms(&ch->health);
 }
 
 bool el_channel_is_connected(const el_channel *ch, size_t member) {
@@ -672,16 +678,17 @@ static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
   is_found = is_found && !at->is_diagnosis_stale;
   at->is_diagnosis_stale = false;
   if (is_found) at->cause = *err;
-  at->cause_until_ms = is_found ? el_now_ms() + CAUSE_VALID_MS : 0;
+  at->cause_until_ms = is_found ? el_now_ms() + EL_CAUSE_MS : 0;
   end_waits(at, is_found ? err : NULL);
 }
 
-/* Starts a diagnosis of the member, unless one is under way or began less than DIAGNOSE_EVERY_MS
+/* Starts a diagnosis of the member, unless one is under way or began less than EL_DIAGNOSE_EVERY_MS
  * ago. gRPC does not promise its texts, so its words for a failed connection are not used. */
 static void diagnose(member_state *at) {
   int64_t now = el_now_ms();
   if (at->diagnosis != NULL ||
-      (at->diagnosed_ms != 0 && now < at->diagnosed_ms + DIAGNOSE_EVERY_MS)) {
+      (at->diagnosed_ms != 0 &&
+       now < at->diagnosed_ms + EL_DIAGNOSE_EVERY_MS)) {
     return;
   }
   at->diagnosed_ms = now;
@@ -763,32 +770,49 @@ static void explain_timeout(const member_state *at, el_error *err) {
   memcpy(err->text, cause.text, sizeof err->text);
 }
 
-void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
+/* Tells whether |member| is silent: no answer has come for as long as one may take, and a call that
+ * began at |begun_ms| has waited for so long. */
+static bool is_silent(const el_channel *ch, int64_t begun_ms) {
+  int64_t since_ms =
+      begun_ms > ch->health.heard_ms ? begun_ms : ch->health.heard_ms;
+  return el_now_ms() >= since_ms + el_health_limit_ms(&ch->health);
+}
+
+void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
+                              bool is_given_up, el_error *err) {
   member_state *at = &ch->members[member];
-  int64_t limit_ms;
+  bool is_seen_silent;
   if (err->code == EL_OK) {
-    at->cause_until_ms = at->failed_until_ms = at->connecting_since_ms = 0;
-    ch->n_failed = 0;
+    at->cause_until_ms = at->connecting_since_ms = 0;
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   explain_timeout(at, err);
-  limit_ms = el_health_limit_ms(&ch->health);
+  is_seen_silent =
+      err->is_unanswered && (is_given_up || is_silent(ch, begun_ms));
+  if (err->is_unanswered && !is_seen_silent) return; /* it is only slow */
   if (!err->is_unanswered && member == ch->current &&
       el_channel_is_connected(ch, member)) {
-    /* The member refuses the request, but is not silent. Its connection stays open: during an
-     * election the client returns to it, and not to a member that it has to connect to. */
+    /* The member refuses the request, but is not silent. During an election the client returns to
+     * it, and not to a member that it has to connect to. */
     el_health_heard(&ch->health);
+    heard(at);
+    if (err->has_new_leader && at->failed_until_ms <= el_now_ms()) {
+      at->failed_until_ms = el_now_ms() + EL_FAILED_MS;
+      err->has_other_member = true; /* this one, too */
+      return;
+    }
   }
-  /* the member is only slow: it answers other calls */
-  if (err->is_unanswered && !is_silent(ch, limit_ms)) return;
   recreate_soon(at);
   if (ch->tls != NULL && err->is_unexplained && el_tls_reload(ch->tls)) {
     start_anew(ch);
   }
   explain(ch, at, err);
-  at->failed_until_ms = el_now_ms() + FAILED_FOR_MS;
-  if (ch->n > 1) el_channel_fail_over(ch, member, limit_ms, err);
+  at->failed_until_ms = el_now_ms() + EL_FAILED_MS;
+  if (member == ch->current && ch->n > 1 && !is_given_up) {
+    leave(ch, is_seen_silent && !is_connecting(at) ? SIGN_SILENT : SIGN_FAILED,
+          err);
+  }
   err->has_other_member = el_channel_is_healthy(ch);
 }
 

@@ -13,22 +13,19 @@
 #include "base/error.h"
 #include "net/endpoint.h"
 #include "net/loop.h"
+#include "net/patience.h"
 #include "tls/tls.h"
 
 /* el_channel holds the connections of one client. */
 typedef struct el_channel el_channel;
-
-enum {
-  /* The least timeout of one attempt of a call in milliseconds. If a member answers nothing at all,
-   * most attempts end earlier, by the health check (net/health.h). etcd's own limit is 7 s. */
-  EL_ATTEMPT_MS = 3000
-};
 
 /* el_failover_listener is called after each failover; embedded in its owner. |cause| tells why the
  * channel left the previous member. */
 typedef struct el_failover_listener el_failover_listener;
 struct el_failover_listener {
   void (*on_failover)(el_failover_listener *listener, const el_error *cause);
+  /* another leader was elected; NULL: it does not matter */
+  void (*on_new_leader)(el_failover_listener *listener);
   TAILQ_ENTRY(el_failover_listener) link;
 };
 
@@ -73,26 +70,23 @@ void el_channel_set_token(el_channel *ch, const char *token);
  * el_channel_set_token. @thread io */
 const char *el_channel_token(const el_channel *ch);
 
-/* el_channel_fail_over makes the next member the one in use, because of |cause|, and calls the
- * listeners. It does nothing if |member| is not in use. If no answer has come for |limit_ms|, it
- * also closes the connection; otherwise it does nothing if |member| is the only one. @thread io */
-void el_channel_fail_over(el_channel *ch, size_t member, int64_t limit_ms,
-                          const el_error *cause);
+/* el_channel_leave leaves |member| because of |cause|, as if it were silent. It does nothing if
+ * |member| is not in use. @thread io */
+void el_channel_leave(el_channel *ch, size_t member, const el_error *cause);
 
 /* el_channel_is_healthy returns false if a call to the member in use has failed because of that
- * member in the last 0.3 s, and no call to it has succeeded since. Otherwise it returns true.
- * @thread io */
+ * member in the last EL_FAILED_MS, and no call to it has succeeded since. Otherwise it returns
+ * true. @thread io */
 bool el_channel_is_healthy(const el_channel *ch);
 
-/* el_channel_saw_term tells that an answer has the raft term |term| (0: unknown). If the term is new,
- * another leader was elected, and a call that a member had forwarded to the last leader may never be
- * answered. So all calls that the health check watches are cancelled, for their callers to send them
- * again. @thread io */
+/* el_channel_saw_term tells that an answer has the raft term |term| (0: unknown). If the term is
+ * new, another leader was elected, and a call that a member had forwarded to the last leader may
+ * never be answered. So all calls that the health check watches are cancelled, for their callers to
+ * send them again. @thread io */
 void el_channel_saw_term(el_channel *ch, uint64_t term);
 
-/* el_channel_answer_ms returns how long the slowest recent answer of the member in use took.
- * @thread io */
-int64_t el_channel_answer_ms(const el_channel *ch);
+/* el_channel_patience returns how long answers take. @thread io */
+const el_patience *el_channel_patience(const el_channel *ch);
 
 /* el_channel_note_answer tells that |member| has taken |took_ms| to answer a call that the health
  * check leaves out. If that was long, other answers may take long, too. @thread io */

@@ -12,13 +12,10 @@
 #include "base/completion.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/times.h"
 
 /* The only event of the completion |ended|. */
 enum { ENDED = 1 };
-
-/* How long a diagnosis may take. It is short, because errors may wait for its result
- * (el_channel_await_diagnosis). Without a result, the error of gRPC is reported. */
-enum { PROBE_TIMEOUT_MS = 1000 };
 
 struct el_diagnosis {
   el_command command; /* first: posted with the result */
@@ -71,7 +68,7 @@ static void *run_probe(void *arg) {
   el_c_locale_enter(); /* until the thread ends: for the resolver's reason */
   diagnosis->is_found =
       el_tls_probe(diagnosis->tls, diagnosis->address, diagnosis->is_unix,
-                   PROBE_TIMEOUT_MS, diagnosis->stop_fd, &diagnosis->err);
+                   EL_DIAGNOSIS_MS, diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
   is_abandoned = diagnosis->is_abandoned;
   if (!is_abandoned) {

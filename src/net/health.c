@@ -3,42 +3,11 @@
 
 #include "base/clock.h"
 #include "base/container_of.h"
-
-enum {
-  /* The least limit. An election takes 1 s to 2 s; a repeat is to be sent soon after it. */
-  LIMIT_MIN_MS = 600,
-  /* The limit until the first answer: longer, because the disk may be slow, and a repeated write
-   * makes it slower. */
-  LIMIT_FIRST_MS = 1200,
-  LIMIT_MAX_MS = 2500,
-  /* The greatest limit if there is no other member; until the first answer it is LIMIT_MAX_MS. */
-  LIMIT_ALONE_MAX_MS = 10000,
-  DOUBLINGS_MAX = 4,
-  /* The limit is at least this times what the slowest recent answer took. After a loss, TCP waits
-   * for one round trip or two before it sends the packet again. */
-  SLOWEST_TIMES = 4,
-  /* milliseconds between two looks whether the connection that a call waits for is there */
-  LOOK_MS = 50,
-  /* Divides the time of a call that waited for the connection, and so for its round trips. */
-  ROUND_TRIPS = 3,
-  /* Divides the time of a connection: two round trips, but only one if a proxy accepts it. */
-  CONNECTION_DIVISOR = 2,
-  /* |slowest_ms| shrinks by this part at each answer, to forget a slow one */
-  FORGET_DIVISOR = 8
-};
+#include "base/times.h"
 
 int64_t el_health_limit_ms(const el_health *health) {
-  int64_t most = health->is_alone ? LIMIT_ALONE_MAX_MS : LIMIT_MAX_MS;
-  int64_t limit = health->is_answered ? LIMIT_MIN_MS
-                  : health->is_alone  ? LIMIT_MAX_MS
-                                      : LIMIT_FIRST_MS;
-  int64_t measured = SLOWEST_TIMES * health->slowest_ms;
-  bool may_elect = health->is_answered && !health->is_alone;
-  int doublings = may_elect ? health->n_timeouts / 2 : health->n_timeouts;
-  if (doublings > DOUBLINGS_MAX) doublings = DOUBLINGS_MAX;
-  limit <<= doublings;
-  if (limit > most) limit = most;
-  return limit > measured ? limit : measured;
+  int64_t limit_ms = el_patience_ms(&health->patience);
+  return health->is_alone ? EL_ALONE_FACTOR * limit_ms : limit_ms;
 }
 
 static bool is_silent(const el_health *health) {
@@ -46,10 +15,14 @@ static bool is_silent(const el_health *health) {
 }
 
 static void set_timer(el_health *health) {
+  const el_health_call *first = TAILQ_FIRST(&health->pending);
   const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);
   int64_t at_ms = health->quiet_since_ms + el_health_limit_ms(health);
+  if (first->sent_ms < health->moved_ms && health->left_until_ms < at_ms) {
+    at_ms = health->left_until_ms;
+  }
   if (!last->is_connected) {
-    int64_t look_ms = el_now_ms() + LOOK_MS;
+    int64_t look_ms = el_now_ms() + EL_LOOK_MS;
     if (look_ms < at_ms) at_ms = look_ms;
   }
   el_timers_set(health->timers, &health->timer, at_ms);
@@ -65,14 +38,49 @@ static void start_calls(el_health *health) {
   }
 }
 
+static void cancel(el_health *health, el_health_call *call) {
+  TAILQ_REMOVE(&health->pending, call, link);
+  call->is_pending = false;
+  call->cancel(call);
+}
+
 static void cancel_before(el_health *health, int64_t until_ms) {
   el_health_call *call;
   while ((call = TAILQ_FIRST(&health->pending)) != NULL &&
          call->sent_ms < until_ms) {
-    TAILQ_REMOVE(&health->pending, call, link);
-    call->is_pending = false;
-    call->cancel(call);
+    call->is_given_up = true;
+    cancel(health, call);
   }
+}
+
+/* Cancels the calls to the member in use. Those to the previous member keep the rest of their
+ * limit. */
+static void cancel_here(el_health *health) {
+  el_health_call *call;
+  while ((call = TAILQ_LAST(&health->pending, el_health_calls)) != NULL &&
+         call->sent_ms >= health->moved_ms) {
+    call->is_given_up = true;
+    cancel(health, call);
+  }
+}
+
+/* Returns the oldest keepalive that was sent; NULL: none is pending. */
+static el_health_call *oldest_keepalive(const el_health *health) {
+  el_health_call *call;
+  TAILQ_FOREACH(call, &health->pending, link) {
+    if (call->is_keepalive && call->is_connected) return call;
+  }
+  return NULL;
+}
+
+static void check_keepalives(el_health *health) {
+  el_health_call *oldest = oldest_keepalive(health);
+  if (oldest == NULL ||
+      el_now_ms() < oldest->sent_ms + el_health_limit_ms(health)) {
+    return;
+  }
+  cancel(health, oldest);
+  health->on_late_keepalive(health);
 }
 
 /* An answer does not move the timer. So the timer may fire too early, and is then set again. The
@@ -89,24 +97,31 @@ static void on_timer(el_timer *timer) {
     if (health->is_connected(health)) start_calls(health);
     is_overtaken = health->is_overtaken(health);
   }
-  if (is_overtaken || (is_silent(health) && health->is_unresponsive(health))) {
+  if (is_overtaken) {
+    cancel_here(health);
+    health->on_unresponsive(health);
+    return;
+  }
+  if (is_silent(health) && health->is_unresponsive(health)) {
     cancel_before(health, INT64_MAX);
     health->on_unresponsive(health);
-  } else {
-    set_timer(health);
+    return;
   }
+  check_keepalives(health);
+  if (!TAILQ_EMPTY(&health->pending)) set_timer(health);
 }
 
-void el_health_init(el_health *health, el_timers *timers, bool is_alone,
+void el_health_init(el_health *health, el_timers *timers,
                     bool (*is_connected)(el_health *health),
                     bool (*is_overtaken)(el_health *health),
                     bool (*is_unresponsive)(el_health *health),
-                    void (*on_unresponsive)(el_health *health)) {
+                    void (*on_unresponsive)(el_health *health),
+                    void (*on_late_keepalive)(el_health *health)) {
   *health = (el_health){.is_connected = is_connected,
                         .is_overtaken = is_overtaken,
                         .is_unresponsive = is_unresponsive,
                         .on_unresponsive = on_unresponsive,
-                        .is_alone = is_alone,
+                        .on_late_keepalive = on_late_keepalive,
                         .timers = timers};
   health->timer.on_due = on_timer;
   TAILQ_INIT(&health->pending);
@@ -119,13 +134,9 @@ void el_health_call_started(el_health *health, el_health_call *call,
   TAILQ_INSERT_TAIL(&health->pending, call, link);
   call->is_pending = true;
   call->is_connected = is_connected;
-  if (is_first) {
-    health->quiet_since_ms = call->sent_ms;
-    set_timer(health);
-  }
+  if (is_first) health->quiet_since_ms = call->sent_ms;
+  if (is_first || !is_connected) set_timer(health);
 }
-
-void el_health_timed_out(el_health *health) { health->n_timeouts++; }
 
 void el_health_heard(el_health *health) {
   health->quiet_since_ms = health->heard_ms = el_now_ms();
@@ -140,36 +151,31 @@ void el_health_moved(el_health *health) {
 }
 
 void el_health_restart(el_health *health) {
-  el_health_call *call;
-  health->n_timeouts = 0;
-  TAILQ_FOREACH(call, &health->pending, link) { call->is_restarted = true; }
-  cancel_before(health, INT64_MAX);
+  el_health_call *call = TAILQ_FIRST(&health->pending), *next;
+  el_patience_reset(&health->patience);
+  for (; call != NULL; call = next) {
+    next = TAILQ_NEXT(call, link);
+    if (call->is_keepalive) continue;
+    call->is_restarted = true;
+    cancel(health, call);
+  }
 }
 
 void el_health_connected(el_health *health, int64_t took_ms) {
-  health->is_measured = true;
-  took_ms /= CONNECTION_DIVISOR;
-  if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
+  el_patience_connected(&health->patience, took_ms / EL_CONNECTION_DIVISOR);
   el_health_heard(health);
 }
 
 void el_health_answered(el_health *health, int64_t took_ms) {
-  health->n_timeouts = 0;
-  health->is_measured = health->is_answered = true;
+  el_patience_answered(&health->patience, took_ms);
   el_health_heard(health);
-  health->slowest_ms -= health->slowest_ms / FORGET_DIVISOR;
-  if (took_ms > health->slowest_ms) health->slowest_ms = took_ms;
-}
-
-static void note_answer(el_health *health, const el_health_call *call) {
-  int64_t took_ms = el_now_ms() - call->sent_ms;
-  el_health_answered(health,
-                     call->is_connected ? took_ms : took_ms / ROUND_TRIPS);
 }
 
 void el_health_call_ended(el_health *health, el_health_call *call,
                           bool is_answered) {
-  if (is_answered && call->sent_ms != 0) note_answer(health, call);
+  if (is_answered && call->sent_ms != 0) {
+    el_health_answered(health, el_now_ms() - call->sent_ms);
+  }
   if (!call->is_pending) return;
   TAILQ_REMOVE(&health->pending, call, link);
   call->is_pending = false;

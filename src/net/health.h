@@ -7,13 +7,9 @@
  * below, the check cancels all calls, and their callers send them again, to another member or on
  * another connection.
  *
- * The limit is four times as long as the slowest recent answer took, and at least 0.6 s. The first
- * answer has 1.2 s, or 2.5 s if there is no other member. This minimum doubles when it passes while
- * the client is connected and gets no answer: the network or the disk may be slower than anything
- * seen so far. If there are other members, and one has answered before, the minimum doubles only
- * every second time: the members may be electing a leader, and then a request that is sent again
- * helps more than a long wait. Calls with may_be_slow (call.h) are left out.
- */
+ * The limit is that of net/patience.h. If there are other members, it does not double before each
+ * was tried: they may be electing a leader, and then a request that is sent again helps more than a
+ * long wait. Calls with may_be_slow (call.h) are left out. / */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
 
@@ -21,6 +17,7 @@
 #include <sys/queue.h>
 
 #include "base/timer.h"
+#include "net/patience.h"
 
 /* el_health_call is a call that the health check watches; embedded in the call. */
 typedef struct el_health_call el_health_call;
@@ -30,7 +27,11 @@ struct el_health_call {
   int64_t sent_ms;   /* by el_now_ms */
   bool is_connected; /* false: it waited for the connection first */
   bool is_pending;   /* in the list |pending| */
+  /* It is a keepalive: one that is late counts although the member answers others, because it may
+   * have been passed on to a leader that is gone. Its owner sends others meanwhile. */
+  bool is_keepalive;
   bool is_restarted; /* cancelled by el_health_restart */
+  bool is_given_up;  /* cancelled because the member was silent */
   TAILQ_ENTRY(el_health_call) link;
 };
 
@@ -45,7 +46,8 @@ struct el_health {
   bool (*is_unresponsive)(el_health *health);
   /* called after all pending calls were cancelled */
   void (*on_unresponsive)(el_health *health);
-  bool is_alone; /* there is no other member */
+  /* called after a keepalive was cancelled that was late, while other calls were answered */
+  void (*on_late_keepalive)(el_health *health);
   el_timers *timers;
   el_timer timer; /* set as long as a call is pending */
   /* by el_now_ms: when the last answer came, or when the first pending call was sent, whichever is
@@ -54,30 +56,24 @@ struct el_health {
   int64_t heard_ms; /* by el_now_ms: when el_health_heard was called last */
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* until when calls to the previous member may take */
-  int64_t slowest_ms;    /* how long the slowest recent answer took */
-  bool is_measured;      /* a connection or an answer has come */
-  bool is_answered;      /* an answer has come */
-  /* how often el_health_timed_out was called since the last answer */
-  int n_timeouts;
+  el_patience patience;
+  bool is_alone; /* there is no other member */
   TAILQ_HEAD(el_health_calls, el_health_call)
   pending; /* calls that have no answer yet */
 };
 
-/* el_health_init prepares |health|. |is_alone|: there is no other member. @thread io */
-void el_health_init(el_health *health, el_timers *timers, bool is_alone,
+/* el_health_init prepares |health|. @thread io */
+void el_health_init(el_health *health, el_timers *timers,
                     bool (*is_connected)(el_health *health),
                     bool (*is_overtaken)(el_health *health),
                     bool (*is_unresponsive)(el_health *health),
-                    void (*on_unresponsive)(el_health *health));
+                    void (*on_unresponsive)(el_health *health),
+                    void (*on_late_keepalive)(el_health *health));
 
 /* el_health_call_started adds |call|, which was just sent, or waits for the connection if not
  * |is_connected|. @thread io */
 void el_health_call_started(el_health *health, el_health_call *call,
                             bool is_connected);
-
-/* el_health_timed_out counts that an answer or a connection took longer than the limit. This
- * lengthens the limit until the next answer. @thread io */
-void el_health_timed_out(el_health *health);
 
 /* el_health_heard counts as an answer to a call, for example while the client is connecting.
  * @thread io */
@@ -90,11 +86,12 @@ void el_health_answered(el_health *health, int64_t took_ms);
  * @thread io */
 void el_health_moved(el_health *health);
 
-/* el_health_limit_ms returns how long an answer may take. @thread io */
+/* el_health_limit_ms returns how long an answer may take: what el_patience_ms returns, and
+ * EL_ALONE_FACTOR times that if there is no other member. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
 
-/* el_health_restart cancels all pending calls, so that their callers send them again, and forgets
- * how often the limit has passed. @thread io */
+/* el_health_restart cancels the pending calls, except keepalives, so that their callers send
+ * them again, and forgets how often the limit has passed. @thread io */
 void el_health_restart(el_health *health);
 
 /* el_health_connected records that a connection to the member took |took_ms|. @thread io */

@@ -31,6 +31,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/times.h"
 #include "net/grpc_log.h"
 #include "net/loop_driver.h"
 #include "net/net_int.h"
@@ -47,15 +48,6 @@ enum {
   GRPC_DESCRIPTORS = 8,
   OWN_DESCRIPTORS = 4
 };
-
-/* The longest sleep in gRPC while a timer is set. gRPC sleeps by the monotonic clock, which stops
- * while the machine is suspended. Timers count that time. So after a suspension a timer is late by
- * at most MAX_SLEEP_MS. */
-enum { MAX_SLEEP_MS = 1000 };
-
-/* Milliseconds between two attempts of the deferred frees: a connection stays open for this much
- * longer than necessary. */
-enum { DEFERRED_FREE_MS = 20 };
 
 /* The only event of the completion |ended|. */
 enum { ENDED = 1 };
@@ -270,7 +262,7 @@ static gpr_timespec next_deadline(el_loop *loop) {
   int64_t next = el_timers_next(&loop->timers), now = el_now_ms();
   loop->wakes_at_ms = next;
   if (next == INT64_MAX) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
-  if (next > now + MAX_SLEEP_MS) loop->wakes_at_ms = now + MAX_SLEEP_MS;
+  if (next > now + EL_SLEEP_MOST_MS) loop->wakes_at_ms = now + EL_SLEEP_MOST_MS;
   return el_deadline_in(next > now ? loop->wakes_at_ms - now : 0);
 }
 
@@ -351,7 +343,7 @@ static bool try_deferred_frees(el_loop *loop) {
 
 static void set_deferred_timer(el_loop *loop) {
   el_timers_set(&loop->timers, &loop->deferred_timer,
-                el_now_ms() + DEFERRED_FREE_MS);
+                el_now_ms() + EL_FREE_EVERY_MS);
 }
 
 static void on_deferred_timer(el_timer *timer) {
@@ -370,7 +362,7 @@ void el_loop_defer_free(el_loop *loop, bool (*try_free)(void *arg), void *arg) {
 /* Step 6 of the stop. Now only gRPC's own events can come. */
 static void finish_deferred_frees(el_loop *loop) {
   while (try_deferred_frees(loop)) {
-    dispatch(loop, el_deadline_in(DEFERRED_FREE_MS));
+    dispatch(loop, el_deadline_in(EL_FREE_EVERY_MS));
   }
 }
 
@@ -528,7 +520,7 @@ bool el_loop_has_ended(el_loop *loop) {
 
 void el_loop_join(el_loop *loop) {
   el_loop_driver_return_to_io(&loop->driver);
-  while (!el_completion_wait(&loop->ended, ENDED, MAX_SLEEP_MS)) {
+  while (!el_completion_wait(&loop->ended, ENDED, EL_SLEEP_MOST_MS)) {
   }
   if (!loop->has_deferred_frees) {
     pthread_join(loop->io_thread, NULL);

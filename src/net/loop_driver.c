@@ -3,11 +3,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-
-/* How long no thread drives after the loop was released, before the I/O thread does. Most Lua
- * threads that make another request do so sooner. Timers and the report of a lost hold may be late
- * by this time. */
-enum { RELEASED_MS = 2 };
+#include "base/times.h"
 
 void el_loop_driver_init(el_loop_driver *driver) {
   pthread_mutex_init(&driver->mu, NULL);
@@ -34,7 +30,7 @@ static void sleep_io_thread(el_loop_driver *driver, bool is_long) {
     pthread_cond_wait(&driver->released, &driver->mu);
     driver->is_io_thread_sleeping = false;
   } else {
-    struct timespec until = el_cond_deadline(RELEASED_MS);
+    struct timespec until = el_cond_deadline(EL_RELEASED_MS);
     pthread_cond_timedwait(&driver->released, &driver->mu, &until);
   }
 }
@@ -43,7 +39,7 @@ bool el_loop_driver_acquire(el_loop_driver *driver) {
   bool was_released;
   pthread_mutex_lock(&driver->mu);
   while (driver->current != EL_LOOP_IO_THREAD) {
-    bool is_long = el_now_ms() - driver->changed_ms >= RELEASED_MS;
+    bool is_long = el_now_ms() - driver->changed_ms >= EL_RELEASED_MS;
     if (is_long && driver->current == EL_LOOP_NO_THREAD) {
       driver->current = EL_LOOP_IO_THREAD;
     } else {

@@ -56,16 +56,18 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
  * @thread io */
 void el_channel_call_started(el_channel *ch, el_health_call *call);
 
-/* el_channel_call_ended removes |call| from the health check. |is_answered| tells that etcd has
- * answered |call|. @thread io */
-void el_channel_call_ended(el_channel *ch, el_health_call *call,
+/* el_channel_call_ended removes |call|, which was sent to |member|, from the health check.
+ * |is_answered| tells that etcd has answered |call|. @thread io */
+void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
                            bool is_answered);
 
-/* el_channel_record_result records that a call to |member| has ended with |err|, and fails over if
- * the member cannot serve. If a diagnosis has found why connections to the member fail (a
- * certificate, no TLS at the other end), |err| becomes that cause. Also sets err->has_other_member.
- * @thread io */
-void el_channel_record_result(el_channel *ch, size_t member, el_error *err);
+/* el_channel_record_result records that a call to |member|, which began at |begun_ms| (el_now_ms;
+ * 0: long ago), has ended with |err|, and leaves the member if it cannot serve. |is_given_up|: the
+ * health check has cancelled the call, and left the member. If a diagnosis has found why
+ * connections to the member fail (a certificate, no TLS at the other end), |err| becomes that
+ * cause. Also sets err->has_other_member. @thread io */
+void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
+                              bool is_given_up, el_error *err);
 
 /* el_channel_set_refusal fills |err| for a call to |member| with a batch that gRPC core refused for
  * the reason |rc|. The request was not sent, and gRPC core would refuse it again. The member is not

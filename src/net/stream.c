@@ -47,7 +47,8 @@ struct el_stream {
   grpc_call_error refusal;
   /* posted in place of the completion of the refused batch */
   el_command refused_command;
-  bool is_sending; /* the batch |sent| is pending */
+  bool is_sending;            /* the batch |sent| is pending */
+  el_health_call health_call; /* pending: an answer is awaited */
   STAILQ_HEAD(, outgoing) queue;
   grpc_byte_buffer *incoming; /* the message received; NULL: none */
   el_metadata metadata;
@@ -58,6 +59,17 @@ struct el_stream {
 };
 
 /* ---- the end ---- */
+
+static void end_health_call(el_stream *st, bool is_answered) {
+  if (!st->health_call.is_pending) return;
+  el_channel_call_ended(st->ch, st->member, &st->health_call, is_answered);
+}
+
+static void cancel_for_health(el_health_call *health_call) {
+  el_stream *st = EL_CONTAINER_OF(health_call, el_stream, health_call);
+  grpc_call_cancel_with_status(st->call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                               "the member does not answer", NULL);
+}
 
 static void free_stream(el_stream *st) {
   el_loop_remove_call(el_channel_loop(st->ch), &st->live);
@@ -86,7 +98,8 @@ static void fill_end(el_stream *st, el_error *err) {
   el_error_from_status(err, (int)st->status, details,
                        el_channel_address(st->ch, st->member));
   gpr_free(details);
-  el_channel_record_result(st->ch, st->member, err);
+  el_channel_record_result(st->ch, st->member, 0, st->health_call.is_given_up,
+                           err);
 }
 
 /* Counts a batch as completed. After the last one the stream has ended. */
@@ -94,6 +107,7 @@ static void batch_completed(el_stream *st) {
   if (--st->n_pending > 0) return;
   if (!st->is_closed) {
     el_error err;
+    end_health_call(st, false);
     fill_end(st, &err);
     /* A failover listener may have closed the stream within fill_end. */
     if (!st->is_closed) {
@@ -148,15 +162,8 @@ bool el_stream_is_refused(const el_stream *st) {
          (st->was_ready || el_channel_is_connected(st->ch, st->member));
 }
 
-void el_stream_fail_over(el_stream *st, int64_t limit_ms,
-                         const el_error *cause) {
-  el_channel *ch = st->ch;
-  size_t member = st->member;
-  el_stream_close(st);
-  el_channel_fail_over(ch, member, limit_ms, cause);
-}
-
 void el_stream_close(el_stream *st) {
+  end_health_call(st, false);
   st->is_closed = true;
   cancel(&st->live);
 }
@@ -195,6 +202,13 @@ void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len) {
   send_next(st);
 }
 
+void el_stream_await_answer(el_stream *st) {
+  if (st->health_call.is_pending) return;
+  st->health_call.cancel = cancel_for_health;
+  st->health_call.is_keepalive = true;
+  el_channel_call_started(st->ch, &st->health_call);
+}
+
 /* ---- messages in ---- */
 
 static void receive_next(el_stream *st) {
@@ -207,6 +221,7 @@ static void receive_next(el_stream *st) {
 
 static void deliver(el_stream *st) {
   grpc_byte_buffer_reader reader;
+  if (!st->is_closed) end_health_call(st, true);
   if (!st->is_closed && grpc_byte_buffer_reader_init(&reader, st->incoming)) {
     grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
     st->events.on_message(st->arg, GRPC_SLICE_START_PTR(all),

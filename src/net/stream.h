@@ -28,6 +28,10 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
  * @thread io */
 void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len);
 
+/* el_stream_await_answer makes the health check (net/health.h) watch the stream, which carries
+ * keepalives, until the next message comes. @thread io */
+void el_stream_await_answer(el_stream *st);
+
 /* el_stream_close cancels the stream. No callback is called any more, and the stream frees itself.
  * @thread io */
 void el_stream_close(el_stream *st);
@@ -35,11 +39,6 @@ void el_stream_close(el_stream *st);
 /* el_stream_is_refused tells whether the server allows no more streams on the connection.
  * @thread io */
 bool el_stream_is_refused(const el_stream *st);
-
-/* el_stream_fail_over closes the stream and calls el_channel_fail_over with the stream's member.
- * @thread io */
-void el_stream_fail_over(el_stream *st, int64_t limit_ms,
-                         const el_error *cause);
 
 /* el_stream_address returns the address of the stream's member, for messages. @thread io */
 const char *el_stream_address(const el_stream *st);

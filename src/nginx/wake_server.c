@@ -18,8 +18,9 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/times.h"
 
-enum { ID_DIGITS = 16, EVENTS_MAX = 64, NO_DESCRIPTOR_PAUSE_US = 2000 };
+enum { ID_DIGITS = 16, EVENTS_MAX = 64 };
 
 typedef struct connection connection;
 
@@ -369,7 +370,7 @@ static void refuse_connection(el_wake_server *server) {
   if (server->spare_fd < 0) {
     /* Another thread took the descriptor. The listening socket stays readable, so without a pause
      * the thread would spin. */
-    usleep(NO_DESCRIPTOR_PAUSE_US);
+    usleep(EL_DESCRIPTOR_PAUSE_US);
   }
 }
 

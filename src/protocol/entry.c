@@ -5,15 +5,8 @@
 #include <string.h>
 
 #include "protocol/conflict_matrix.h"
+#include "base/times.h"
 #include "protocol/retry.h"
-
-/* A hold that lasts longer than this, or that is handed off, watches its own key. A shorter hold
- * saves the cost of a watch. */
-enum { WATCH_HOLD_AFTER_MS = 50 };
-
-/* Milliseconds of a wait after which the entry reads who holds the lock, for messages. Most waits
- * are shorter, and cost no such read. */
-enum { FIRST_READ_MS = 250 };
 
 const struct el_loss_names el_losses[] = {
     [EL_LOSS_EXPIRED] = {"expired", "the lease was not proven alive in time"},
@@ -31,7 +24,8 @@ void el_entry_init(el_entry *entry, el_mode mode, const el_session *session) {
   memset(entry, 0, sizeof *entry);
   entry->mode = mode;
   entry->lease = session->id;
-  entry->reread_ms = session->ttl_ms > 10000 ? (int32_t)session->ttl_ms : 10000;
+  entry->reread_ms =
+      session->ttl_ms > EL_REREAD_MS ? (int32_t)session->ttl_ms : EL_REREAD_MS;
   entry->lock_delay_ms = (int32_t)session->lock_delay_ms;
 }
 
@@ -78,8 +72,8 @@ static void send_read(el_entry *entry, el_entry_actions *out,
   action->is_audit = entry->state == EL_ENTRY_AUDITING;
 }
 
-/* Sends the read of an entry that has waited for FIRST_READ_MS, or again for |reread_ms|, without
- * an event. The answer also contains the value of the holder's key. */
+/* Sends the read of an entry that has waited for EL_FIRST_READ_MS, or again for |reread_ms|,
+ * without an event. The answer also contains the value of the holder's key. */
 static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
   el_entry_action *action = send(entry, out, EL_REQUEST_READ);
   action->reads_holder = true;
@@ -228,7 +222,7 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_answer *answer,
         entry->mode == EL_MODE_PERMIT ? answer->walk.rev
                                       : answer->rev - answer->is_batched);
   entry->has_asked_holder = false;
-  entry->wake_at = now_ms + FIRST_READ_MS;
+  entry->wake_at = now_ms + EL_FIRST_READ_MS;
 }
 
 /* Reports |answer|, to a request in which a quorum has seen our key. */
@@ -355,8 +349,8 @@ static void on_queue_read(el_entry *entry, const el_entry_answer *answer,
   } else if (el_queue_keys_are_equal(&answer->predecessor,
                                      &entry->predecessor)) {
     set_n_blockers(entry, answer);
-    entry->wake_at =
-        now_ms + (entry->has_asked_holder ? entry->reread_ms : FIRST_READ_MS);
+    entry->wake_at = now_ms + (entry->has_asked_holder ? entry->reread_ms
+                                                       : EL_FIRST_READ_MS);
   } else {
     wait_for_predecessor(entry, answer, now_ms, out);
   }
@@ -601,9 +595,9 @@ void el_entry_key_changed(el_entry *entry, int64_t rev, el_key_change change,
 static void on_lease_proven(el_entry *entry, int64_t now_ms,
                             el_entry_actions *out) {
   if (entry->state != EL_ENTRY_PROVING) return;
-  if (now_ms < entry->since_ms + EL_SESSION_FRESH_PROOF_MS) {
+  if (now_ms < entry->since_ms + EL_FRESH_PROOF_MS) {
     entry->state = EL_ENTRY_HELD;
-    entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
+    entry->wake_at = now_ms + EL_WATCH_HOLD_MS;
     push(out, EL_ENTRY_REPORT_GRANTED)->key.rev = entry->rev;
   } else {
     /* An admin may have deleted our key since: read again. */

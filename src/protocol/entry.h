@@ -130,7 +130,7 @@ typedef struct el_entry_answer {
   uint64_t term;   /* raft term */
   int64_t rev;     /* revision */
   /* the store's revision in the latest proof of our lease, if that proof is fresh
-   * (EL_SESSION_FRESH_PROOF_MS); else 0 */
+   * (EL_FRESH_PROOF_MS); else 0 */
   int64_t proven_rev;
   el_queue_key own; /* our key; rev 0: it does not exist */
   bool is_partial;  /* our keys do not all exist with one create_revision */

@@ -3,24 +3,24 @@
 
 #include <stddef.h>
 
+#include "base/times.h"
+
 enum {
-  /* The margin covers clocks that run at different rates: by up to 10 %, and by more than 1 % even
-   * for the longest TTL, 300 s. It also covers the time between a check by the caller and its use
-   * of the lock. */
-  MARGIN_DIVISOR = 10,
-  MARGIN_MIN_MS = 200,
-  MARGIN_MAX_MS = 4000,
   /* If the revision has grown by this between two answers, the member may have got a snapshot: half
    * of the 5,000 entries that it has then missed, because some entries do not raise the revision.
    */
   SNAPSHOT_REVS = 2500
 };
 
+int64_t el_lease_proof_hold_ms(int64_t ttl_ms) {
+  int64_t margin = ttl_ms / EL_MARGIN_DIVISOR;
+  if (margin < EL_MARGIN_LEAST_MS) margin = EL_MARGIN_LEAST_MS;
+  if (margin > EL_MARGIN_MOST_MS) margin = EL_MARGIN_MOST_MS;
+  return ttl_ms - margin;
+}
+
 int64_t el_renewal_end(const el_renewal *renewal) {
-  int64_t margin = renewal->ttl_ms / MARGIN_DIVISOR;
-  if (margin < MARGIN_MIN_MS) margin = MARGIN_MIN_MS;
-  if (margin > MARGIN_MAX_MS) margin = MARGIN_MAX_MS;
-  return renewal->sent_ms + renewal->ttl_ms - margin;
+  return renewal->sent_ms + el_lease_proof_hold_ms(renewal->ttl_ms);
 }
 
 /* Returns the earliest time at which the request of a sight that proves |renewal| was sent. */

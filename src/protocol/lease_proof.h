@@ -76,6 +76,10 @@ typedef struct el_lease_proof {
   el_sight seen; /* the sight whose request was sent last */
 } el_lease_proof;
 
+/* el_lease_proof_hold_ms returns for how long a hold is valid after a proven renewal of |ttl_ms|
+ * was sent: the TTL less a margin. @thread any */
+int64_t el_lease_proof_hold_ms(int64_t ttl_ms);
+
 /* el_renewal_end returns until when holds are valid if |renewal| is proven: the TTL after it was
  * sent, less a margin. @thread any */
 int64_t el_renewal_end(const el_renewal *renewal);

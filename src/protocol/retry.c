@@ -2,34 +2,17 @@
 #include "protocol/retry.h"
 
 #include "base/jitter.h"
-
-enum {
-  /* The election of a raft leader takes one or two seconds. A retry every 400 ms finds the new
-   * leader soon and costs little. */
-  BACKOFF_FIRST_MS = 50,
-  BACKOFF_MAX_MS = 400,
-  RETRY_MIN_MS = 10,
-  REFUSED_RETRY_MS = 1000
-};
-
-/* Returns |ms| minus a jitter of up to a quarter of |ms|. */
-static int64_t with_jitter(int64_t ms, uint64_t salt, int64_t now_ms) {
-  return ms - el_jitter(ms / 4, salt, now_ms);
-}
+#include "base/times.h"
 
 int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
                     uint64_t salt) {
-  int64_t ms = BACKOFF_FIRST_MS;
-  int64_t soonest = now_ms + RETRY_MIN_MS;
+  int64_t soonest = now_ms + EL_AT_ONCE_MS, at;
   if (el_outcome_is_final(failed)) {
-    return now_ms + with_jitter(REFUSED_RETRY_MS, salt, now_ms);
+    return now_ms + EL_REFUSED_MS - el_jitter(EL_REFUSED_MS / 4, salt, now_ms);
   }
   if (failed->has_other_member) return soonest;
-  while (--n > 0 && ms < BACKOFF_MAX_MS) {
-    ms *= 2;
-  }
-  ms = with_jitter(ms, salt, now_ms);
-  return failed->sent_ms + ms > soonest ? failed->sent_ms + ms : soonest;
+  at = failed->sent_ms + el_pause_ms(n, salt, now_ms);
+  return at > soonest ? at : soonest;
 }
 
 int64_t el_retry_next(const el_outcome *failed, int64_t now_ms,

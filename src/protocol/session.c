@@ -4,47 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/times.h"
 #include "protocol/retry.h"
-
-enum {
-  /* A keepalive is sent every TTL/3, as by etcd's clients. If less than ELECTION_MS of the TTL
-   * would be left by then, it is sent earlier, but not before TTL/5. Otherwise a hold would not
-   * outlive the loss of the leader just before a keepalive: an election takes 1 s to 2 s (3 s if
-   * the votes are split), and then the client has to find the new leader. On a slow network it is
-   * sent earlier, too, because the answer may be late, and every TTL/10 if an answer takes that
-   * long. */
-  RENEW_DIVISOR = 3,
-  ELECTION_MS = 4000,
-  RENEW_DIVISOR_MAX = 5,
-  SLOW_DIVISOR = 10,
-  /* The answer to a keepalive may take TTL/8, within these limits. The time doubles after each
-   * keepalive without an answer, at most ANSWER_DOUBLINGS times, because the network may be slow.
-   * It is at least ANSWER_TIMES what the slowest recent answer took: after a loss, TCP sends a
-   * packet again when one round trip or two have passed. */
-  ANSWER_DIVISOR = 8,
-  ANSWER_MIN_MS = 250,
-  ANSWER_MAX_MS = 1000,
-  ANSWER_DOUBLINGS = 2,
-  ANSWER_TIMES = 4,
-  /* Round trips of a proof if a packet is lost: TCP sends it again after one or two. The first
-   * proof counts only if the hold deadline is at least this many answers away, or a part of the
-   * TTL: TTL/2 for the proof of the grant, TTL/3 within EARLY_TTLS, and TTL/4 later. A disk may be
-   * busy for a while only, and it is better to wait; but if answers stay slow, the lock must come,
-   * too. */
-  PROOF_ROUND_TRIPS = 2,
-  GRANT_PROOF_DIVISOR = 2,
-  EARLY_PROOF_DIVISOR = 3,
-  LATE_PROOF_DIVISOR = 4,
-  EARLY_TTLS = 4,
-  REPROVE_MS = 250, /* milliseconds between keepalives that were not proven */
-  /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
-  PROVEN_DIVISOR = 2,
-  /* A key that is put late blocks other clients until an audit finds it. Most late puts are applied
-   * soon, so the first audits follow each other quickly. For the rest, the audits go on every few
-   * seconds. */
-  AUDIT_FIRST_MS = 500,
-  AUDIT_MAX_MS = 8000
-};
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
@@ -70,8 +31,8 @@ bool el_session_is_proven(const el_session *session, int64_t now_ms) {
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
   bool is_fresh =
       session->state == EL_SESSION_ALIVE &&
-      now_ms < session->proof.seen.sent_ms + EL_SESSION_FRESH_PROOF_MS &&
-      now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
+      now_ms < session->proof.seen.sent_ms + EL_FRESH_PROOF_MS &&
+      now_ms < session->hold_deadline - session->ttl_ms / EL_FRESH_DIVISOR;
   return is_fresh ? session->proof.seen.rev : 0;
 }
 
@@ -131,27 +92,27 @@ static bool is_unread(const el_session *session) {
          session->read_ms < session->keepalives_ms[session->keepalives - 1];
 }
 
-/* Returns how much time must be left for a proof of |renewal| to count. A hold that begins with too
- * little time for the next proof would be lost at once, on a slow network or disk. The cap is
- * higher for the grant, because the grant was sent before the client had connected. */
-static int64_t least_ms(const el_session *session, const el_renewal *renewal,
-                        int64_t now_ms) {
-  bool is_early = now_ms < session->granted_ms + EARLY_TTLS * session->ttl_ms;
-  int64_t divisor = renewal->is_grant ? GRANT_PROOF_DIVISOR
-                    : is_early        ? EARLY_PROOF_DIVISOR
-                                      : LATE_PROOF_DIVISOR;
+/* Returns how much time must be left for a proof to begin the holds. A hold that begins with too
+ * little time for the next proof would be lost at once, on a slow network or disk. */
+static int64_t least_ms(const el_session *session) {
   if (session->hold_deadline != 0) return 0;
-  return clamp(PROOF_ROUND_TRIPS * session->answer_ms, 0,
-               session->ttl_ms / divisor);
+  return clamp(session->answer_ms, 0, session->ttl_ms / EL_PROOF_DIVISOR);
+}
+
+/* Has the next keepalive sent EL_REPROVE_MS after the last one, which was sent at |sent_ms|, or
+ * now, unless it is to be sent earlier. */
+static void renew_soon(el_session *session, int64_t sent_ms, int64_t now_ms) {
+  int64_t soonest = sent_ms + EL_REPROVE_MS;
+  if (session->renew_at <= soonest) return;
+  session->renew_at = soonest > now_ms ? soonest : now_ms;
 }
 
 /* Has the next keepalive sent early, because the answers for the last one do not prove it, normally
  * because their raft terms differ: the lease can be proven only after the new leader has renewed
  * it. */
 static void renew_early(el_session *session, int64_t now_ms) {
-  int64_t soonest = last_renewal(session)->sent_ms + REPROVE_MS;
-  if (session->keepalives > 0 || session->renew_at <= soonest) return;
-  session->renew_at = soonest > now_ms ? soonest : now_ms;
+  if (session->keepalives > 0) return;
+  renew_soon(session, last_renewal(session)->sent_ms, now_ms);
 }
 
 /* Applies |sight|, and begins or extends the holds. Returns the latest renewal that it proves;
@@ -162,7 +123,7 @@ static const el_renewal *prove(el_session *session, const el_sight *sight,
       el_lease_proof_add_sight(&session->proof, sight, now_ms);
   int64_t end = session->proof.alive_until;
   if (proven != NULL && end > session->hold_deadline &&
-      end > now_ms + least_ms(session, proven, now_ms)) {
+      end > now_ms + least_ms(session)) {
     session->hold_deadline = end;
   }
   return proven;
@@ -244,11 +205,11 @@ static void abandon(el_session *session, int64_t now_ms,
 
 /* Returns the time between two keepalives. */
 static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
-  int64_t slow_ms = ttl_ms / SLOW_DIVISOR;
-  return session->answer_ms >= slow_ms
-             ? slow_ms
-             : clamp(ttl_ms - ELECTION_MS - ANSWER_TIMES * session->answer_ms,
-                     ttl_ms / RENEW_DIVISOR_MAX, ttl_ms / RENEW_DIVISOR);
+  return session->answer_ms >= ttl_ms / EL_SLOW_DIVISOR
+             ? ttl_ms / EL_RENEW_SLOW_DIVISOR
+             : clamp(ttl_ms - EL_ELECTION_MS - session->answer_ms,
+                     ttl_ms / EL_RENEW_OFTEN_DIVISOR,
+                     ttl_ms / EL_RENEW_DIVISOR);
 }
 
 /* Inserts an answered keepalive, or the grant, into the list of the last ones. The TTL in |event|
@@ -265,7 +226,6 @@ static void record_renewal(el_session *session, const el_session_event *event,
                         .is_grant = session->id == 0};
   el_lease_proof_add_renewal(&session->proof, &renewal);
   session->failures = 0;
-  session->unanswered = 0;
   if (session->keepalives == 0) {
     session->renew_at =
         latest->sent_ms < session->confirm_ms
@@ -274,8 +234,22 @@ static void record_renewal(el_session *session, const el_session_event *event,
   }
 }
 
+/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight: the earlier
+ * ones need no answer any more. If one comes, a read in flight may still prove it. */
+static void end_keepalives(el_session *session, int64_t sent_ms) {
+  int n = 0;
+  while (n < session->keepalives && session->keepalives_ms[n] <= sent_ms)
+    n++;
+  session->keepalives -= n;
+  memmove(session->keepalives_ms, session->keepalives_ms + n,
+          (size_t)session->keepalives * sizeof *session->keepalives_ms);
+}
+
 static void send_keepalive(el_session *session, int64_t now_ms,
                            el_session_actions *out) {
+  if (session->keepalives == EL_SESSION_IN_FLIGHT_MAX) {
+    end_keepalives(session, session->keepalives_ms[0]);
+  }
   session->keepalives_ms[session->keepalives++] = now_ms;
   session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
   push(out, EL_SESSION_SEND_KEEPALIVE)->sent_ms = now_ms;
@@ -322,17 +296,6 @@ static void on_grant_answer(el_session *session, const el_session_event *event,
   }
 }
 
-/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight: the earlier
- * ones need no answer any more. If one comes, a read in flight may still prove it. */
-static void end_keepalives(el_session *session, int64_t sent_ms) {
-  int n = 0;
-  while (n < session->keepalives && session->keepalives_ms[n] <= sent_ms)
-    n++;
-  session->keepalives -= n;
-  memmove(session->keepalives_ms, session->keepalives_ms + n,
-          (size_t)session->keepalives * sizeof *session->keepalives_ms);
-}
-
 static void on_keepalive_answer(el_session *session,
                                 const el_session_event *event, int64_t now_ms,
                                 el_session_actions *out) {
@@ -358,13 +321,13 @@ static void on_keepalive_answer(el_session *session,
   }
 }
 
-/* Returns how long a keepalive's answer may take. */
-static int64_t answer_limit_ms(const el_session *session) {
-  int64_t once =
-      clamp(session->ttl_ms / ANSWER_DIVISOR, ANSWER_MIN_MS, ANSWER_MAX_MS);
-  int64_t limit = once << clamp(session->unanswered, 0, ANSWER_DOUBLINGS);
-  int64_t measured = ANSWER_TIMES * session->answer_ms;
-  return limit > measured ? limit : measured;
+/* A keepalive in flight may never be answered: it went to a member that was left, or to the leader
+ * before. */
+static void on_moved(el_session *session, int64_t now_ms) {
+  int64_t sent_ms = session->keepalives > 0
+                        ? session->keepalives_ms[session->keepalives - 1]
+                        : last_renewal(session)->sent_ms;
+  renew_soon(session, sent_ms, now_ms);
 }
 
 static void on_confirm(el_session *session, int64_t now_ms) {
@@ -379,10 +342,11 @@ static void on_confirm(el_session *session, int64_t now_ms) {
  * A single audit cannot exclude that, so the session audits its lease again and again. */
 static void on_put_in_doubt(el_session *session, int64_t now_ms) {
   session->has_put_in_doubt = true;
-  session->audit_interval_ms = AUDIT_FIRST_MS;
+  session->audit_interval_ms = EL_AUDIT_FIRST_MS;
   if (!session->is_auditing &&
-      (session->audit_at == 0 || session->audit_at > now_ms + AUDIT_FIRST_MS)) {
-    session->audit_at = now_ms + AUDIT_FIRST_MS;
+      (session->audit_at == 0 ||
+       session->audit_at > now_ms + EL_AUDIT_FIRST_MS)) {
+    session->audit_at = now_ms + EL_AUDIT_FIRST_MS;
   }
 }
 
@@ -393,7 +357,7 @@ static void on_audit_answer(el_session *session, const el_session_event *event,
     session->audit_failures = 0;
     session->audit_at = now_ms + session->audit_interval_ms;
     session->audit_interval_ms =
-        clamp(2 * session->audit_interval_ms, 0, AUDIT_MAX_MS);
+        clamp(2 * session->audit_interval_ms, 0, EL_AUDIT_LAST_MS);
   } else {
     session->audit_at = el_retry_next(&event->outcome, now_ms,
                                       &session->audit_failures, session->salt);
@@ -410,15 +374,8 @@ static void on_unused(el_session *session, int64_t now_ms,
 
 /* ---- time ---- */
 
-/* The next keepalive is sent although earlier ones are unanswered. Otherwise slow answers would
- * delay it until the hold ends. */
-static bool may_renew(const el_session *session) {
-  return session->keepalives < EL_SESSION_IN_FLIGHT_MAX;
-}
-
 static void on_timer(el_session *session, int64_t now_ms,
                      el_session_actions *out) {
-  int64_t limit_ms = answer_limit_ms(session);
   bool is_due = session->renew_at != 0 && now_ms >= session->renew_at;
   if (is_due && session->state == EL_SESSION_GRANTING) {
     session->renew_at = 0;
@@ -428,15 +385,7 @@ static void on_timer(el_session *session, int64_t now_ms,
     push(out, EL_SESSION_SEND_REVOKE)->id = session->id;
   }
   if (session->state != EL_SESSION_ALIVE) return;
-  if (session->keepalives > 0 &&
-      now_ms >= session->keepalives_ms[0] + limit_ms) {
-    push(out, EL_SESSION_RESET_KEEPALIVES)->waited_ms =
-        now_ms - session->keepalives_ms[0];
-    session->unanswered++;
-    session->keepalives = 0;
-    session->renew_at = now_ms;
-  }
-  if (now_ms >= session->renew_at && may_renew(session)) {
+  if (now_ms >= session->renew_at) {
     send_keepalive(session, now_ms, out);
     read_key(session, now_ms, out);
   } else if (session->read_at != 0 && now_ms >= session->read_at) {
@@ -498,10 +447,7 @@ static int64_t next_wake(const el_session *session, int64_t now_ms) {
       session->state == EL_SESSION_REVOKING) {
     take_earlier(&wake_at, session->renew_at);
   } else if (session->state == EL_SESSION_ALIVE) {
-    if (session->keepalives > 0)
-      take_earlier(&wake_at,
-                   session->keepalives_ms[0] + answer_limit_ms(session));
-    if (may_renew(session)) take_earlier(&wake_at, session->renew_at);
+    take_earlier(&wake_at, session->renew_at);
     take_earlier(&wake_at, session->read_at);
     take_earlier(&wake_at, session->audit_at);
     take_earlier(&wake_at, session->hold_deadline);
@@ -562,6 +508,9 @@ void el_session_step(el_session *session, const el_session_event *event,
       break;
     case EL_SESSION_ON_CONFIRM:
       if (session->state == EL_SESSION_ALIVE) on_confirm(session, now_ms);
+      break;
+    case EL_SESSION_ON_MOVED:
+      if (session->state == EL_SESSION_ALIVE) on_moved(session, now_ms);
       break;
     case EL_SESSION_ON_TIMER:
       on_timer(session, now_ms, out);

@@ -77,6 +77,8 @@ typedef struct el_session_event {
     EL_SESSION_ON_UNUSED, /* nothing needs the lease at the moment */
     /* an entry must know whether the lease is alive now */
     EL_SESSION_ON_CONFIRM,
+    /* the client has another connection, or etcd another leader */
+    EL_SESSION_ON_MOVED,
     EL_SESSION_ON_TIMER /* |wake_at| has come */
   } kind;
   /* answers: how the request ended */
@@ -102,8 +104,6 @@ typedef struct el_session_action {
   enum {
     EL_SESSION_SEND_GRANT,     /* request a lease with a new random ID */
     EL_SESSION_SEND_KEEPALIVE, /* renew the lease; the answer has |sent_ms| */
-    /* give up all keepalives, because the oldest is not answered */
-    EL_SESSION_RESET_KEEPALIVES,
     EL_SESSION_READ_KEY, /* read a key that is held or may become so, linearizable */
     EL_SESSION_AUDIT_LEASE, /* list the keys of the lease */
     /* revoke the lease |id|; in the state REVOKING, ON_REVOKE_ANSWER follows; in other states the
@@ -118,8 +118,6 @@ typedef struct el_session_action {
   } kind;
   int64_t id;      /* send revoke: lease ID */
   int64_t sent_ms; /* send keepalive: when (el_now_ms) */
-  /* reset keepalives: for how long the oldest was not answered */
-  int64_t waited_ms;
 } el_session_action;
 
 enum { EL_SESSION_ACTIONS_MAX = 8 };
@@ -147,11 +145,6 @@ enum {
   EL_SESSION_IN_FLIGHT_MAX = EL_RENEWALS_MAX
 };
 
-/* EL_SESSION_FRESH_PROOF_MS is how long a sight of a key counts as fresh, for el_session_proven_rev
- * and for an entry that awaits its proof. Afterwards the key is read again before a grant, because
- * an admin may have deleted it. */
-enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
-
 /* el_session is the state machine of one session. Times are el_now_ms. */
 typedef struct el_session {
   el_session_state state;
@@ -174,8 +167,6 @@ typedef struct el_session {
   /* when the keepalives in flight were sent, the oldest first */
   int64_t keepalives_ms[EL_SESSION_IN_FLIGHT_MAX];
   int keepalives; /* in flight */
-  /* how often in a row the keepalives were given up, because one was not answered */
-  int unanswered;
   /* when to send the next keepalive, grant or revoke */
   int64_t renew_at;
   /* when to read a key again; 0: with the next keepalive */

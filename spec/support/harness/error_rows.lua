@@ -26,6 +26,8 @@ local ROWS = {
     says = "etcdserver: rpc not supported for learner" },
   { "FAILED_PRECONDITION", "learner", "unavailable", "DEFINITE | RETRIABLE",
     says = "etcdserver: rpc not supported for learner" },
+  { "UNAVAILABLE", "leader changed", "unavailable", "RETRIABLE | NEW_LEADER",
+    says = "etcdserver: leader changed" },
   { "INVALID_ARGUMENT", "user name is empty", "unauthenticated", "DEFINITE | TOKEN_BAD",
     "etcd requires a user and a password", says = "etcdserver: user name is empty" },
   { "INVALID_ARGUMENT", "authentication failed", "unauthenticated", "DEFINITE",

@@ -1,0 +1,86 @@
+-- Tests that the documents tell the times that the code uses.
+-- Needs: no sanitizer.
+
+local core = {}
+for name, value in assert(read_file "src/base/times.h"):gmatch "\n  (EL_[%u_]+) = (%d+)" do
+  core[name] = tonumber(value)
+end
+
+-- Returns the number that the Lua file `path` gives to the local variable `name`.
+local function lua(path, name)
+  local pattern = "\nlocal [%u_, ]*%f[%u]" .. name .. "%f[^%u_][%u_, ]* = ([%d.]+)"
+  return tonumber((assert(assert(read_file("lua/etcdlock/" .. path)):match(pattern), name)))
+end
+
+local CALL = lua("client.lua", "REQUEST_TIMEOUT")
+
+-- The text with one number, which a document contains, and that number.
+local TOLD = {
+  ["doc/README.md"] = {
+    { "at least ([%d.]+) s, and 1.2 s until the first answer", core.EL_ANSWER_MS / 1000 },
+    { "and ([%d.]+) s until the first answer", core.EL_FIRST_ANSWER_MS / 1000 },
+    { "with one endpoint (%d+) times as long", core.EL_ALONE_FACTOR },
+    { "it doubles, at most (%d+) times", core.EL_ANSWER_DOUBLINGS },
+    { "| TTL / (%d+), at least 0.2 s", core.EL_MARGIN_DIVISOR },
+    { "| TTL / 10, at least ([%d.]+) s", core.EL_MARGIN_LEAST_MS / 1000 },
+    { "| TTL / 10, at least 0.2 s, at most (%d+) s", core.EL_MARGIN_MOST_MS / 1000 },
+  },
+  ["doc/production.md"] = {
+    { "The client renews its lease every `ttl` / (%d+)%.", core.EL_RENEW_DIVISOR },
+    { "outlive an election of (%d+) s", core.EL_ELECTION_MS / 1000 },
+    { "Less than (%d+) s of `ttl`",
+      core.EL_ELECTION_MS * core.EL_RENEW_DIVISOR / (core.EL_RENEW_DIVISOR - 1) / 1000 },
+    { "often, up to every `ttl` / (%d+);", core.EL_RENEW_OFTEN_DIVISOR },
+    { "on a slow network every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
+    { "Waiters read again every (%d+) s", core.EL_REREAD_MS / 1000 },
+  },
+  ["doc/performance.md"] = {
+    { "a keepalive every `ttl` / (%d+), for", core.EL_RENEW_DIVISOR },
+    { "up to every `ttl` / (%d+) if", core.EL_RENEW_OFTEN_DIVISOR },
+    { "every `ttl` / (%d+) if an answer", core.EL_RENEW_SLOW_DIVISOR },
+    { "One read every (%d+) s, or every TTL", core.EL_REREAD_MS / 1000 },
+    { "more if etcd takes longer than ([%d.]+) s", core.EL_BATCH_WAIT_MS / 1000 },
+  },
+  ["doc/reference.md"] = {
+    { "within (%d+) s, for example `get`", CALL },
+    { "`ping` %(`unlock`: (%d+) s%)", lua("lock.lua", "RELEASE_TIMEOUT") },
+    { "if etcd has not answered within (%d+) s; `deadlock`", lua("acquire.lua", "TRY_TIMEOUT") },
+    { "0: try once, which takes up to (%d+) s", lua("acquire.lua", "TRY_TIMEOUT") },
+    { "answered this client: after (%d+) s if it is known", core.EL_CALL_MS / 1000 },
+    { "at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
+    { "The call waits up to (%d+) s for etcd's confirmation", lua("lock.lua", "RELEASE_TIMEOUT") },
+    { "Waits at most about ([%d.]+) s for etcd", lua("client.lua", "CLOSE_TIMEOUT") },
+    { "until the attempt to connect ends: for at most (%d+) s", core.EL_CONNECT_MOST_MS / 1000 },
+    { "If the member has not answered within (%d+) s", lua("client.lua", "STATUS_TIMEOUT") },
+    { "`lock:put` (%d+) s for example", CALL },
+  },
+  ["doc/command.md"] = {
+    { "if etcd has never answered, (%d+) s if it is known why", core.EL_CALL_MS / 1000 },
+    { "known why, and at most (%d+) s;", core.EL_FIRST_CONTACT_MS / 1000 },
+  },
+  ["doc/embedding.md"] = {
+    { "waits at most about ([%d.]+) s for", lua("client.lua", "CLOSE_TIMEOUT") },
+  },
+  ["doc/errors.md"] = {
+    { "After a wait of ([%d.]+) s or more, the message names", core.EL_FIRST_READ_MS / 1000 },
+    { "`unlock` waited (%d+) s", lua("lock.lua", "RELEASE_TIMEOUT") },
+  },
+  ["src/README.md"] = {
+    { "at most ([%d.]+) s for all of them", core.EL_DIAGNOSES_STOP_MS / 1000 },
+    { "the loop stays undriven for up to (%d+) ms", core.EL_RELEASED_MS },
+    { "reads every max%(TTL, (%d+) s%)", core.EL_REREAD_MS / 1000 },
+    { "sends a keepalive at least every TTL/(%d+)", core.EL_RENEW_DIVISOR },
+    { "move the hold deadline%. After (%d+) ms", core.EL_WATCH_HOLD_MS },
+  },
+}
+
+for path, list in pairs(TOLD) do
+  for _, told in ipairs(list) do
+    local pattern, number = told[1], told[2]
+    it(path .. " tells the time that the code uses: " .. pattern, function()
+      local text = read_file(path):gsub("%s+", " ")
+      local found = assert(text:match(pattern), "the document does not contain this text")
+      assert.equal(number, tonumber(found))
+    end)
+  end
+end

@@ -1,0 +1,200 @@
+/* times: every time and factor of the core, with its reason.
+ *
+ * Milliseconds unless the name tells another unit. A name that ends with _ANSWERS is a number of
+ * times that an answer may take (net/patience.h), and one with _DIVISOR a part of the lock's TTL.
+ * "row" is a row of `make networks` or of `build/simulation/simulation scenes` that gets worse
+ * without the value. spec/documentation/times_spec.lua compares the documents with this file. */
+#ifndef ETCDLOCK_BASE_TIMES_H
+#define ETCDLOCK_BASE_TIMES_H
+
+/* ---- patience: how long etcd may take, and what follows ---- */
+
+enum {
+  /* The least time for an answer. A follower may be silent until the members have elected a leader,
+   * which takes 1 s to 2 s; a request must be sent again soon after that. */
+  EL_ANSWER_MS = 600,
+  /* The same until etcd has first answered. A connection tells how far etcd is, but not how slow
+   * its disk is, and a write that is sent again makes a slow disk slower. Row: disk 700 ms, busy. */
+  EL_FIRST_ANSWER_MS = 1200,
+  /* How many times as long an answer may take if there is no other member: another connection takes
+   * round trips, and is seldom better. Rows: 1 member, loss; 1 member, disk 700 ms, busy. */
+  EL_ALONE_FACTOR = 2,
+  /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit, 7
+   * s (ReqTimeout in server/config) */
+  EL_ANSWER_DOUBLINGS = 4,
+  /* One attempt of a call may take this many answers. A call to a member that answers others is
+   * only slow. A member that answers none is given up after one. */
+  EL_ATTEMPT_ANSWERS = 5,
+  /* An attempt to connect: two round trips, and four with TLS, whose handshake also needs the
+   * processors of both sides. EL_ALONE_FACTOR does not apply: a packet of an attempt that was lost
+   * is sent again after 1 s, and then after 2 s more; a new attempt sends one at once. */
+  EL_CONNECT_ANSWERS = 2,
+  EL_CONNECT_TLS_ANSWERS = 4,
+  /* its longest time. gRPC cannot be shut down while an attempt is under way, so a client that is
+   * closed may keep its thread for so long. */
+  EL_CONNECT_MOST_MS = 10000,
+  /* How long a name server may take. Then the addresses known so far are used, because some name
+   * servers never answer for IPv6; if there is none, it is asked again, because the question may
+   * have been lost. */
+  EL_NAME_MS = 1500,
+  /* The same in an attempt after one that found no address, so that the second name server can
+   * answer: a resolver asks it after 5 s, and gRPC lets it look at the clock once a second. */
+  EL_NAME_LONG_MS = 8000,
+  /* The pause before a failed request is sent again doubles from the first to the last of these. An
+   * election takes one or two seconds, so its end is noticed soon, at little cost. */
+  EL_PAUSE_FIRST_MS = 50,
+  EL_PAUSE_LAST_MS = 200,
+  /* the pause before a request is sent again at once, for example to another member */
+  EL_AT_ONCE_MS = 10,
+  /* the pause after a refusal that an operator has to remove */
+  EL_REFUSED_MS = 1000,
+  /* For how long a failed connection counts: then the gRPC channel is made anew, and until then
+   * other requests are not sent to it at once. */
+  EL_FAILED_MS = 300,
+  /* how long a call without a limit of its own may take */
+  EL_CALL_MS = 5000,
+  /* for how long calls in event loops fail at once after an attempt has failed */
+  EL_FAIL_FAST_MS = 2000,
+  /* How long a wait without a timeout may last if etcd has never answered, and the cause is not
+   * known (if it is: EL_CALL_MS). It is enough for two attempts to connect with the longest limit:
+   * a load balancer may lead the first to a member that hangs. */
+  EL_FIRST_CONTACT_MS = 30000,
+  /* How long etcd may take to answer a ping of HTTP/2, and to show that it is busy with passwords.
+   * With 200 clients whose passwords it computed, it took 8 s (`make fleets`). */
+  EL_BUSY_MS = 20000,
+  /* How long an Authenticate may take if a proxy answers the pings in place of etcd. */
+  EL_AUTHENTICATE_MS = 60000
+};
+
+/* ---- a lease ---- */
+
+enum {
+  /* A keepalive is sent every TTL/3, as by etcd's clients. If less than EL_ELECTION_MS and the time
+   * for an answer would be left of the TTL by then, it is sent earlier, but not before TTL/5.
+   * Otherwise a hold would not outlive the loss of the leader just before a keepalive. */
+  EL_RENEW_DIVISOR = 3,
+  EL_RENEW_OFTEN_DIVISOR = 5,
+  /* An election takes 1 s to 2 s, and 3 s if the votes are split; then the client has to find the
+   * new leader. Row: votes are split. */
+  EL_ELECTION_MS = 4000,
+  /* If an answer may take TTL/4, a keepalive is sent every TTL/10: its answer may be late. Rows:
+   * rtt 500 to 1000, loss. */
+  EL_SLOW_DIVISOR = 4,
+  EL_RENEW_SLOW_DIVISOR = 10,
+  /* A hold begins only if an answer may come before it ends, or TTL/2 is left: if answers stay
+   * slow, the lock must come, too. Rows: disk 700 ms, rtt 700 and more, TTL 5: etcd then answers
+   * reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were lost. */
+  EL_PROOF_DIVISOR = 2,
+  /* After this many TTLs without a proven hold, waits fail if answers take too long for the TTL. A
+   * disk may be busy for a while only. Rows: as before. */
+  EL_UNPROVEN_TTLS = 4,
+  /* between keepalives that were not proven, or whose member was left */
+  EL_REPROVE_MS = 250,
+  /* A sight of a key counts as fresh for so long, and while TTL/2 is left of the hold. Afterwards
+   * the key is read again before a grant, because an admin may have deleted it. */
+  EL_FRESH_PROOF_MS = 1000,
+  EL_FRESH_DIVISOR = 2,
+  /* A hold ends before the TTL by a margin: TTL/10, within these limits. It covers clocks whose
+   * rates differ, by 10 % and for the longest TTL (300 s) by more than 1 %, and the time between a
+   * check by the caller and its use of the lock. */
+  EL_MARGIN_DIVISOR = 10,
+  EL_MARGIN_LEAST_MS = 200,
+  EL_MARGIN_MOST_MS = 4000,
+  /* A key that is put late blocks other clients until an audit finds it. Most late puts are applied
+   * soon, so the pause between the audits doubles from the first to the last of these. */
+  EL_AUDIT_FIRST_MS = 500,
+  EL_AUDIT_LAST_MS = 8000
+};
+
+/* ---- connections and diagnoses ---- */
+
+enum {
+  /* Between two HTTP/2 pings on a connection with calls. etcd closes a connection if pings come
+   * less than 5 s apart (MinTime in server/embed/etcd.go). */
+  EL_PING_EVERY_MS = 6000,
+  /* How long the kernel of the other side may take to confirm data (TCP_USER_TIMEOUT). It does not
+   * depend on how busy etcd is. */
+  EL_USER_TIMEOUT_MS = 2000,
+  /* by how much later than at its limit gRPC may end an attempt to connect */
+  EL_CONNECT_MARGIN_MS = 100,
+  /* the part of a connection's time that counts as the time of an answer: it is two round trips,
+   * but only one if a proxy accepts it */
+  EL_CONNECTION_DIVISOR = 2,
+  /* between two looks whether the connection that a call waits for is there */
+  EL_LOOK_MS = 50,
+  /* How long a diagnosis of a failed connection may take. It is short, because errors may wait for
+   * its result. */
+  EL_DIAGNOSIS_MS = 1000,
+  /* between the begin of two diagnoses of a member, and for how long a cause is reported */
+  EL_DIAGNOSE_EVERY_MS = 2000,
+  EL_CAUSE_MS = 5000,
+  /* How long the end of a channel waits for the threads of its diagnoses. They end at once, unless
+   * they are in a call of the resolver. */
+  EL_DIAGNOSES_STOP_MS = 100
+};
+
+/* ---- passwords ---- */
+
+enum {
+  /* The longest pause before the next Authenticate. It doubles with each one in a row that was in
+   * vain, up to 8 s. The pause is a random part of it. Row of `make fleets`: start-90. */
+  EL_LOGIN_PAUSE_MS = 250,
+  EL_LOGIN_DOUBLINGS = 5,
+  /* For how long calls fail without a request after etcd has refused Authenticate. Otherwise many
+   * calls with a wrong password would keep etcd busy with hashes. It doubles with each refusal in a
+   * row. */
+  EL_LOGIN_REFUSED_MS = 1000,
+  EL_LOGIN_REFUSED_DOUBLINGS = 3,
+  /* the pause between reads that show whether an etcd is alive that computes hashes */
+  EL_LOGIN_READ_MS = 1000
+};
+
+/* ---- what requests cost etcd ---- */
+
+enum {
+  /* between two background requests, for example deletes of keys whose wait was given up: an etcd
+   * that has just come back must not be loaded */
+  EL_BACKGROUND_EVERY_MS = 10,
+  /* The longest wait of a batch for the answer to the one before. A member that hangs must not
+   * delay requests that another could answer. */
+  EL_BATCH_WAIT_MS = 100,
+  /* For how long no batch is sent after an answer was too large, or etcd had no space: the quota
+   * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
+  EL_UNBATCHED_MS = 10000,
+  /* A hold that lasts longer watches its own key; a shorter one saves the watch. */
+  EL_WATCH_HOLD_MS = 50,
+  /* After a wait of this time, the entry reads who holds the lock, for messages. Most waits are
+   * shorter. */
+  EL_FIRST_READ_MS = 250,
+  /* How often a waiter reads the queue in case its watch has missed an event; if the TTL is longer,
+   * every TTL. */
+  EL_REREAD_MS = 10000,
+  /* How long a watch is kept for the next wait for the same key: longer than all clients of a busy
+   * queue need to hold the lock once. */
+  EL_WATCH_KEPT_MS = 1000
+};
+
+/* ---- threads and clocks ---- */
+
+enum {
+  /* The longest sleep in gRPC while a timer is set. gRPC sleeps by a clock that stands still while
+   * the machine is suspended, so a timer is late by at most this time then. */
+  EL_SLEEP_MOST_MS = 1000,
+  /* A session that is stepped later than this has stood still; less may be due to a busy machine. */
+  EL_STANDSTILL_MS = 1000,
+  /* How long no thread drives the loop after a Lua thread has released it: most Lua threads that
+   * make another request do so sooner. */
+  EL_RELEASED_MS = 2,
+  /* between two tries to free a gRPC channel */
+  EL_FREE_EVERY_MS = 20,
+  /* how much later than its deadline a request may end by itself: the error of gRPC says more */
+  EL_GRACE_MS = 100,
+  /* between two looks whether it is known why etcd cannot be reached */
+  EL_CONTACT_STEP_MS = 1000,
+  /* between two tries of nginx's wake thread to accept a connection if there is no free descriptor */
+  EL_DESCRIPTOR_PAUSE_US = 2000,
+  /* in which a client that was garbage-collected releases its locks and revokes its lease */
+  EL_COLLECTED_MS = 500
+};
+
+#endif

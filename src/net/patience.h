@@ -1,0 +1,51 @@
+/* patience: how long an answer may take now.
+ *
+ * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
+ * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
+ * EL_ANSWER_MS. Each time when this has passed in vain, it doubles, until the next answer. There
+ * are three differences:
+ * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
+ *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
+ *   round trip or two more.
+ * - An answer is always that of the attempt that it belongs to. So each is a sample (Karn's
+ *   algorithm is about answers of which this is not known).
+ * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
+ *   is, but not how slow its disk is. */
+#ifndef ETCDLOCK_NET_PATIENCE_H
+#define ETCDLOCK_NET_PATIENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* el_patience is the estimate for one client. All zero: nothing is known. */
+typedef struct el_patience {
+  int64_t srtt_8, rttvar_4; /* in parts of a millisecond: eighths, quarters */
+  bool is_measured;         /* a connection was made, or an answer has come */
+  bool is_answered;         /* an answer has come */
+  int n_doublings;
+} el_patience;
+
+/* el_patience_connected tells that one round trip has taken |took_ms|. It counts only until the
+ * first answer. @thread any */
+void el_patience_connected(el_patience *patience, int64_t took_ms);
+
+/* el_patience_answered tells that an answer has taken |took_ms|. @thread any */
+void el_patience_answered(el_patience *patience, int64_t took_ms);
+
+/* el_patience_expired tells that an answer took longer than it may. @thread any */
+void el_patience_expired(el_patience *patience);
+
+/* el_patience_reset forgets how often el_patience_expired was called. @thread any */
+void el_patience_reset(el_patience *patience);
+
+/* el_patience_ms returns how long an answer may take, in milliseconds. @thread any */
+int64_t el_patience_ms(const el_patience *patience);
+
+/* el_patience_round_trip_ms returns how long an answer takes: SRTT. 0: none has come. @thread any */
+int64_t el_patience_round_trip_ms(const el_patience *patience);
+
+/* el_patience_estimate_ms returns the same without least limit and doublings: what the answers
+ * themselves show. 0: none has come. @thread any */
+int64_t el_patience_estimate_ms(const el_patience *patience);
+
+#endif
