@@ -75,6 +75,19 @@ function M.add_prefixes(where, prefix, names)
   return full_names
 end
 
+--- Returns `prefix`, which is the client's prefix, followed by `below`, the beginning of the names
+-- to list. Returns nil, message, "invalid" if no lock can have such a name. Raises if `below` is
+-- not a string.
+function M.join_prefixes(where, prefix, below)
+  check.string(where, "prefix", below)
+  local joined = prefix .. below
+  if #joined > NAME_MAX or joined:find "%z" then
+    local wanted = "at most " .. NAME_MAX - #prefix .. " bytes, no NUL"
+    return check.invalid(where, "prefix", below, wanted)
+  end
+  return joined
+end
+
 --- Returns the names with spaces between them, for messages. If there are several names and the
 -- text is longer than 80 bytes, the text is cut to 80 bytes, and "..." follows.
 function M.join(names)

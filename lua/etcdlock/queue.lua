@@ -5,6 +5,7 @@ local core = require "etcdlock.core"
 local label = require "etcdlock.label"
 local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
+local snapshots = require "etcdlock.snapshot"
 
 local M = {}
 
@@ -12,85 +13,8 @@ local M = {}
 -- the names cannot be trusted: they come from the label of an entry, which any other program may
 -- have written. Any number of keys may be below such a name.
 local KEYS_MAX = 1000
--- The number of keys that one request lists without values.
-local PAGE_KEYS = 1000
--- The number of keys that one transaction reads with their values: MANY_VALUES if the values of the
--- previous transaction had at most SMALL_BYTES, else FEW_VALUES. FEW_VALUES of the largest values
--- that etcd accepts by default (1.5 MiB) fit into one answer. After an answer that was too large,
--- the number falls to FEW_VALUES, then to 1.
-local FEW_VALUES, MANY_VALUES, SMALL_BYTES = 16, 100, 1024 * 1024
 
--- ---- reads at one revision ----
--- All reads of one call use the same revision of etcd: the revision of the first answer.
-
-local Snapshot = {}
-Snapshot.__index = Snapshot
-
--- Returns a new transaction for Snapshot:read. The caller adds read operations to it, and passes
--- the field `revision` of the snapshot to each of them (nil before the first answer).
-function Snapshot:txn()
-  return self._client._core:txn()
-end
-
--- Sends a transaction. Returns the list of the results of its operations; or nil, message, code,
--- and the result of txn:read_failure (src/lua/txn.c).
--- Sets `_is_over` if no later read of this snapshot can succeed: either etcd has compacted the
--- revision, or the deadline has passed.
-function Snapshot:read(txn)
-  if self._is_over then
-    return nil, self._message, "unavailable"
-  end
-  local ok, held, results, revision = self._client:_run_txn(txn, self._deadline)
-  if ok then
-    self.revision = self.revision or revision
-    return results
-  end
-  local message, code, failure = held, results, txn:read_failure()
-  self._message = message
-  self._is_over = self.revision and failure == "compacted"
-    or code == "unavailable" and core.now() >= self._deadline
-  return nil, message, code, failure
-end
-
--- Reads the keys from the index `first` to the index `last` of the list `kvs` again, with their
--- values, and sets their values and leases. Returns the number of bytes of the values; or what
--- Snapshot:read returns if it fails.
-local function read_some_values(snapshot, kvs, first, last)
-  local txn, bytes = snapshot:txn(), 0
-  for i = first, last do
-    txn:list(kvs[i].key, kvs[i].key .. "\0", snapshot.revision)
-  end
-  local results, message, code, failure = snapshot:read(txn)
-  if not results then
-    return nil, message, code, failure
-  end
-  for i = first, last do
-    local kv = results[i - first + 1][1]
-    if kv then
-      kvs[i].lease, kvs[i].value, bytes = kv.lease, kv.value, bytes + #kv.value
-    end
-  end
-  return bytes
-end
-
--- Sets the values and leases of `kvs`, which were read without values, and therefore on etcd 3.7
--- without leases. Returns true; or nil, message, code.
-local function read_values(snapshot, kvs)
-  local first, count = 1, FEW_VALUES
-  while first <= #kvs do
-    local last = math.min(first + count - 1, #kvs)
-    local bytes, message, code, failure = read_some_values(snapshot, kvs, first, last)
-    if bytes then
-      first = last + 1
-      count = bytes <= SMALL_BYTES and MANY_VALUES or FEW_VALUES
-    elseif failure == "too large" and last > first then
-      count = count > FEW_VALUES and FEW_VALUES or 1
-    else
-      return nil, message, code
-    end
-  end
-  return true
-end
+-- ---- one queue ----
 
 -- Returns those of `kvs` that may have a lease, and whether the page shows leases. `kvs` are among
 -- the keys `page`. If the page shows a lease, a key without one has none.
@@ -104,27 +28,6 @@ local function keep_leased(kvs, page)
   end
   return leased, is_shown
 end
-
--- Calls read_all(snapshot) and returns its results. If etcd has compacted the revision of the
--- snapshot meanwhile, calls read_all again with a new snapshot. At the time `deadline` (core.now)
--- gives up and returns nil, message, "unavailable".
-local function read_at_one_revision(client, deadline, read_all)
-  local snapshot
-  repeat
-    snapshot = setmetatable({ _client = client, _deadline = deadline }, Snapshot)
-    local results, message, code = read_all(snapshot)
-    if not snapshot._is_over then
-      return results, message, code
-    end
-  until core.now() >= deadline
-  local message = snapshot._message
-  if snapshot.revision then
-    message = "too many keys, or etcd is too slow, to read all queues in time; " .. message
-  end
-  return nil, message, "unavailable"
-end
-
--- ---- one queue ----
 
 local function get_leases(kvs)
   local leases = {}
@@ -246,7 +149,7 @@ local function is_first(snapshot, kvs, full_name, entry)
     end
   end
   local leased, is_shown = keep_leased(candidates, kvs)
-  if not (is_shown or read_values(snapshot, leased)) then
+  if not (is_shown or snapshot:read_values(leased)) then
     return nil
   end
   local own, first = full_name .. get_key_end(entry), nil
@@ -322,10 +225,6 @@ local function read_entries(snapshot, full_name, kvs)
   return entries
 end
 
--- Other programs may keep any amount of data in the same etcd, also below the names of locks. So
--- list_keys first lists all keys, in pages and without values. Then it reads the values of those
--- keys only that have the form of an entry, a bounded number at a time.
-
 -- Adds `number` to counts[name] of each full name below which `key` is: each part of the key that
 -- is in front of a slash, and has at least `size` bytes.
 local function count_key(counts, key, size, number)
@@ -343,14 +242,8 @@ end
 -- visit(key), which may be nil, for all keys from `from` to `to`.
 local function list_keys(snapshot, from, to, is_wanted, visit)
   local by_name, all = {}, {}
-  repeat
-    local txn, candidates = snapshot:txn(), {}
-    txn:keys(from, to, snapshot.revision, PAGE_KEYS)
-    local results, message, code = snapshot:read(txn)
-    if not results then
-      return nil, message, code
-    end
-    local page = results[1]
+  local ok, message, code = snapshot:each_page(from, to, function(page)
+    local candidates = {}
     for _, kv in ipairs(page) do
       local name = core.name_of_key(kv.key)
       if name and by_name[name] == nil then
@@ -365,9 +258,10 @@ local function list_keys(snapshot, from, to, is_wanted, visit)
     for _, kv in ipairs((keep_leased(candidates, page))) do
       all[#all + 1], kv.list[#kv.list + 1] = kv, kv
     end
-    from = page[1] and page[#page].key .. "\0"
-  until #page < PAGE_KEYS
-  local ok, message, code = read_values(snapshot, all)
+  end)
+  if ok then
+    ok, message, code = snapshot:read_values(all)
+  end
   if not ok then
     return nil, message, code
   end
@@ -381,7 +275,7 @@ local function list_entries(self, where, name, deadline)
   if not full_name then
     return nil, message, code
   end
-  return read_at_one_revision(self, deadline, function(snapshot)
+  return snapshots.read(self, deadline, function(snapshot)
     local lists, text, failure = list_keys(snapshot, full_name .. "/", full_name .. "0",
       function(other) return other == full_name end)
     if not lists then
@@ -513,17 +407,11 @@ function M:break_lock(name, token)
 end
 
 -- ---- all queues below a prefix ----
--- Returns the first key after all keys that begin with `prefix`: the end of their range. If there
--- is no such key, as for the empty prefix, returns "\0", by which etcd means a range without end.
-local function get_range_end(prefix)
-  local head = prefix:gsub("\255*$", "")
-  return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
-end
 
 -- Returns the list of the queues; and a table full name -> number of the keys below it that are no
 -- entries, also for names without an entry. If a read failed, returns nil, message, code.
 local function read_queues(self, snapshot, prefix)
-  local from, to = prefix == "" and "\0" or prefix, get_range_end(prefix)
+  local from, to = snapshots.range_of(prefix)
   local counts, found = {}, {}
   local lists, message, code = list_keys(snapshot, from, to, function(name)
     return name:sub(1, #prefix) == prefix and names.is_full_name(name)
@@ -558,12 +446,11 @@ end
 
 -- Returns what read_queues returns, for the names that begin with `prefix`. Fails as client:queues.
 function M:_read_queues(prefix)
-  local full_prefix = self._prefix .. prefix
-  if #full_prefix > core.NAME_MAX or full_prefix:find "%z" then
-    local wanted = "at most " .. core.NAME_MAX - #self._prefix .. " bytes, no NUL"
-    return check.invalid("client:queues", "prefix", prefix, wanted)
+  local full_prefix, message, code = names.join_prefixes("client:queues", self._prefix, prefix)
+  if not full_prefix then
+    return nil, message, code
   end
-  return read_at_one_revision(self, self._get_deadline(), function(snapshot)
+  return snapshots.read(self, self._get_deadline(), function(snapshot)
     return read_queues(self, snapshot, full_prefix)
   end)
 end
@@ -576,9 +463,7 @@ end
 -- @treturn {queue,...} sorted by name
 -- @fail a request error: also `unavailable` if not all queues can be read within 5 s
 function M:queues(prefix)
-  prefix = prefix or ""
-  check.string("client:queues", "prefix", prefix)
-  local found, message, code = self:_read_queues(prefix)
+  local found, message, code = self:_read_queues(prefix or "")
   if found then
     return found
   end

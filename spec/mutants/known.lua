@@ -847,7 +847,7 @@ function Child.reap(child)
   {
     name = "queues fails if etcd compacts the revision that it reads",
     regression = 87,
-    file = "lua/etcdlock/queue.lua",
+    file = "lua/etcdlock/snapshot.lua",
     from = [[failure == "compacted"]],
     to = [[failure == "none"]],
     spec = "spec/lock/queues_limits_spec.lua",
@@ -1462,9 +1462,9 @@ end]],
   {
     name = "queues reads all values in one request, and fails if the answer is too large",
     regression = 170,
-    file = "lua/etcdlock/queue.lua",
-    from = "failure = read_some_values(snapshot, kvs, first, last)",
-    to = "failure = read_some_values(snapshot, kvs, 1, #kvs)",
+    file = "lua/etcdlock/snapshot.lua",
+    from = "failure = read_some_values(self, kvs, first, last)",
+    to = "failure = read_some_values(self, kvs, 1, #kvs)",
     spec = "spec/lock/queues_limits_spec.lua",
   },
   {
