@@ -1,41 +1,25 @@
--- A job that cron starts on every machine, and that only one of them runs:
+-- A job that cron starts on every machine, and that one of them runs, once a day:
 --
---   * * * * *  /usr/bin/lua5.4 /usr/local/bin/scheduled_job.lua
+--   0 3 * * *  /usr/bin/lua5.4 /usr/local/bin/scheduled_job.lua
 --
--- A test can give the minute as an argument, such as "2026-11-26 12:00"; by default it is the
--- current minute.
+-- A test can give another period as an argument: seconds, or "ever".
 
 local etcdlock = require "etcdlock"
 
-local minute = arg[1] or os.date "!%Y-%m-%d %H:%M"
+local period = tonumber(arg[1]) or arg[1] or 86400
 
--- The job. It must raise an error if it fails: then its minute is not recorded, and the next start
+-- The job. It must raise an error if it fails: then the run is not recorded, and the next start
 -- runs the job again.
 local function job()
-  print("running the report of " .. minute)
+  print "running the report"
   os.execute "sleep 0.5"
 end
 
-local function run_once(lock)
-  -- A machine whose clock is late, or whose cron starts the job late, finds the lock free after
-  -- another machine has run the job. So etcd keeps the last minute for which the job was done. An
-  -- earlier minute never replaces it.
-  local last = assert(lock:get("last-run/report", "")) -- "" if the job was never done
-  if last >= minute then
-    return print("skipped: another machine has done the report of " .. last)
-  end
-  job()
-  assert(lock:put("last-run/report", minute)) -- fails if the lock was lost meanwhile
-end
-
 local client = assert(etcdlock.connect())
-local lock, message, code = client:try_lock "report"
-if lock then
-  run_once(lock)
-  lock:unlock()
-elseif code == "locked" then
-  print("skipped: another machine is doing the report of " .. minute)
-else
+local ran, message, code = client:once("report", period, job)
+if ran == false then
+  print("skipped: " .. message)
+elseif not ran then
   print(("failed (%s): %s"):format(code, message))
 end
 client:close()

@@ -153,6 +153,15 @@
 ---@field entries etcdlock.Entry[] entries, the oldest first, as `client:queue` returns them
 ---@field other_keys integer number of keys below the name that are not entries. Many such keys slow down each request for the lock
 
+---A run of `client:runs`: the last successful run of a job.
+---@class (exact) etcdlock.Run
+---@field name string name of the lock, without the client's prefix
+---@field started integer time at which `client:once` was called, or etcdlock started, before the wait for the lock. It decides to which period the run belongs
+---@field ended integer time at which the run ended. etcdlock 0.2.0 has not recorded it: then `started`
+---@field seconds? etcdlock.seconds how long the run took; missing if etcdlock 0.2.0 has recorded it
+---@field host string host name of the machine that has recorded the run. All times are by its clock
+---@field pid integer process ID of the client
+
 ---The kinds of lock that `lock:mode` returns.
 ---@alias etcdlock.mode
 ---| "lock" # a lock of `client:lock`
@@ -524,6 +533,47 @@ function client:break_lock(name, token) end
 ---@return etcdlock.code|nil code
 ---@nodiscard
 function client:queues(prefix) end
+
+---Runs `fn` once in each period, on all machines together: takes the lock `name`, and calls `fn`
+---with the lock, unless a run in the present period is recorded. Only a run that has succeeded is
+---recorded. The option [`--once-per`](command.md#once-per-period) of `etcdlock run` has the same
+---lock, record and rules, so a crontab and a service can share a job.
+---
+---A run succeeds if `fn` returns, whatever it returns. So `fn` must raise an error if its work has
+---failed. The call then releases the lock and raises the error again, and the next call runs `fn`
+---again.
+---
+---If another client runs the job, the call waits until that run has ended, and runs `fn` only if
+---that run has failed. With `timeout = 0` the call fails with `locked` instead.
+---
+---If `fn` has run, but the run could not be recorded (`lost`, `denied` and others), the call
+---returns nil, message, code, **true**, results of `fn`. If the lock is lost after the run was
+---recorded, the call succeeds.
+---Raises an error of `fn`, the same object.
+---Fails as client:lock, not_held: followed by true and the results if `fn` has run; `invalid` also
+---if the record is not valid, or is more than one period ahead of this machine's clock; `denied`
+---also if the user may not read and write the record; `not_held` if `fn` unlocked the lock.
+---@param name string
+---@param period etcdlock.seconds|"ever" length of the period: 1 or more seconds, such as 86400 for a day; `"ever"`: `fn` runs once, and never again
+---@param opts? etcdlock.LockOptions `timeout`: if neither the call nor `connect` has one, the wait lasts until the period ends
+---@param fn fun(lock: etcdlock.Lock): any... called with the lock
+---@overload fun(self: etcdlock.Client, name: string, period: etcdlock.seconds|"ever", fn: fun(lock: etcdlock.Lock): any...): true|false|nil, any, ...
+---@return true|false|nil
+---@return any ... what `fn` has returned; or a message and a code
+---@nodiscard
+function client:once(name, period, opts, fn) end
+
+---Returns the last successful run of each job of `client:once` and `etcdlock run --once-per` whose
+---name begins with `prefix`, as recorded at one revision. The etcd user needs permission to read
+---all keys that begin with the client's prefix and `prefix`; otherwise the call fails with
+---`denied`.
+---Fails with a request error: also `unavailable` if not all records can be read within 5 s.
+---@param prefix? string
+---@return etcdlock.Run[]|nil
+---@return string|nil message
+---@return etcdlock.code|nil code
+---@nodiscard
+function client:runs(prefix) end
 
 ---@class etcdlock.Lock
 local lock = {}

@@ -91,7 +91,7 @@ local function places(item)
     for i, result in ipairs(group) do
       if result.type == "any" then
         rest = i
-      else
+      elseif not rest or i < rest then
         add(at(i), luals(result.type))
       end
     end
@@ -136,7 +136,7 @@ local function describe_overload(out, item, self)
     end
   end
   annotate(out, "overload", ("fun(%s): %s"):format(table.concat(list, ", "),
-    RETURNED[item.name] or "true|nil, any, ..."))
+    RETURNED[item.name] or table.concat(places(item)[1], "|") .. ", any, ..."))
 end
 
 -- Functions that may fail, and whose results a program may ignore, because nothing is lost: what

@@ -28,6 +28,7 @@ return {
   owner = { luals = "string|number", shown = "string or number" },
   -- numbers, by unit
   seconds = { luals = "etcdlock.seconds", number = "number", says = "Fractions are allowed." },
+  period = { luals = 'etcdlock.seconds|"ever"', shown = 'seconds or `"ever"`' },
   count = { luals = "integer", shown = "whole number" },
   token = {
     luals = "etcdlock.token", number = "integer", says = "It grows from holder to holder.",
@@ -53,6 +54,7 @@ return {
   stats = { luals = "etcdlock.Stats", shown = "table as below" },
   entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries as below" },
   queue = { luals = "etcdlock.Queue", shown = "queue", plural = "queues as below" },
+  run = { luals = "etcdlock.Run", shown = "run as below", plural = "runs as below" },
   member = { luals = "etcdlock.Member", shown = "member", plural = "members as below" },
   operation = { luals = "string[]", shown = "table" },
   resty_module = { luals = "resty.etcdlock", shown = "module" },

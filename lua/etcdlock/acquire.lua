@@ -70,7 +70,7 @@ local function read(where, lock, opts)
       return nil, message, code
     end
   end
-  local timeout = lock._timeout or client._timeout
+  local timeout = lock._timeout or client._timeout or lock._default_timeout
   if timeout then
     lock._timeout = timeout ~= math.huge and timeout or nil
   end
@@ -375,12 +375,17 @@ function Call:report(traceback, err)
   self.lock._client._events:report_raised(self.lock, traceback, err)
 end
 
---- Takes a lock, calls fn(lock), and unlocks when `fn` ends. Raises an error of `fn` again, as the
--- same object. `opts` may be left out. See client:with_lock. The results are one of these lists:
+--- Calls fn(lock) with a lock that is held, and unlocks when `fn` ends. Raises an error of `fn`
+-- again, as the same object. The results are one of these lists:
 --   true, results of `fn`                      the lock was held until `fn` ended
---   nil, message, code                         the lock was not taken; `fn` has not run
---   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost or cannot be
---                                              released
+--   nil, message, code, true, results of `fn`  the lock was lost or cannot be released
+function M.run(lock, fn)
+  local call = setmetatable({ lock = lock, is_over = false }, Call)
+  return coroutines.call_with_cleanup(call, fn, lock)
+end
+
+--- Takes a lock, and calls M.run(lock, fn). `opts` may be left out. See client:with_lock. The
+-- results are those of M.run; or nil, message, code if the lock was not taken.
 function M.with(where, lock, opts, fn)
   if lock._mode == "leader" then -- before `fn`, because a caller may leave out the value
     check.string(where, "value", lock._leader_value)
@@ -394,8 +399,7 @@ function M.with(where, lock, opts, fn)
   if not held then
     return nil, message, code
   end
-  local call = setmetatable({ lock = held, is_over = false }, Call)
-  return coroutines.call_with_cleanup(call, fn, held)
+  return M.run(held, fn)
 end
 
 --- Adds four methods to `class`. For the name "lock" they are lock, try_lock, with_lock and

@@ -15,6 +15,7 @@ local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local escape = require("etcdlock.text").escape
 local loops = require "etcdlock.wait.loop"
+local once = require "etcdlock.once"
 local queue = require "etcdlock.queue"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
@@ -268,6 +269,12 @@ function Client:wrap(name, opts, fn)
     end)
   end
 end
+
+-- ---- jobs ----
+
+-- once.lua describes these methods.
+Client.once = once.once
+Client.runs = once.runs
 
 -- ---- queues ----
 

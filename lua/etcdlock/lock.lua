@@ -354,11 +354,12 @@ check.methods(Lock, "lock")
 --   _leader_value    mode "leader": the leader's value in etcd; nil if the outcome of the last
 --                    `proclaim` is unknown
 --   _timeout         seconds; 0: a try; nil: no limit
+--   _default_timeout seconds; the timeout if neither the call nor the client has one
 --   _max_hold        seconds; lock:expire changes it
 --   _linger          seconds
 --   _value           the option `value`; nil after the grant
 --   _given_owner     the option `owner`; nil: the owner is the running coroutine
---   _is_in_with      true if the call is a with_lock call
+--   _is_in_with      true if the lock is released when a function ends, as by with_lock
 --   _started_at      time of the call (core.now); nil: neither a log nor metrics
 --   _stops_loop      true if a wait for this lock would stop an nginx worker or an event loop
 --   _must_share      result of HeldLocks:must_share

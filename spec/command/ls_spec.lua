@@ -1,5 +1,5 @@
 -- Tests etcdlock ls, which lists holders and waiters, and etcdlock break, which takes a lock from
--- its holder.
+-- its holder. etcdlock ls --runs lists the last runs of jobs.
 
 local HOST, PID = core.host(), core.pid()
 
@@ -16,14 +16,14 @@ local function rows_of(out)
   return rows
 end
 
--- Starts `etcdlock ls --watch` at a terminal with |columns| and |rows|, and with the environment
--- variables |extra|.
-local function watch_at_terminal(columns, rows, extra)
+-- Starts `etcdlock ls --watch` at a terminal with |columns| and |rows|, with the environment
+-- variables |extra| and one more option |option|.
+local function watch_at_terminal(columns, rows, extra, option)
   local words, env = command.words()
   env.TERM = "xterm"
   for name, value in pairs(extra or {}) do env[name] = value end
   return proc.talk(session.at_terminal(("stty cols %d rows %d; exec %s %s --prefix %s ls --watch "
-    .. "--interval 0.1"):format(columns, rows, words[1], words[2], prefix)), env)
+    .. "--interval 0.1 %s"):format(columns, rows, words[1], words[2], prefix, option or "")), env)
 end
 
 local function press_ctrl_c(screen)
@@ -151,6 +151,94 @@ describe("etcdlock ls", function()
     screen = watch_at_terminal(100, 3)
     screen:expect "^3 more lines\27%[K\r$"
     press_ctrl_c(screen)
+  end)
+end)
+
+describe("etcdlock ls --runs", function()
+  after_each(function() etcd:del_all(prefix) end)
+
+  -- Writes the record of a run of |name| that ended |seconds| ago and took |took| seconds.
+  local function record_run(name, seconds, took)
+    local ended = os.time() - seconds
+    etcd:put(prefix .. name .. ".last-run", json.encode {
+      started = ended - 100, ended = ended, seconds = took, host = "web-9", pid = 4711,
+    })
+    return ended
+  end
+
+  it("prints that no run is recorded, or [] with --json, if there is none", function()
+    assert.equal("No run is recorded.\n", (ls "--runs"))
+    assert.equal("[]\n", (ls("--runs", "--json")))
+    assert.equal('No run whose name begins with "none" is recorded.\n', (ls("--runs", "none")))
+  end)
+
+  it("lists the last runs: name, end, age, duration, host and pid", function()
+    record_run("a%2Fnightly", 26 * 3600, 725.4)
+    record_run(" ", 3, nil)
+    assert.is_true(client:once("weekly", 86400, function() end))
+    local out, status, err = ls "--runs"
+    assert.same({ 0, "" }, { status, err })
+    local rows = rows_of(out)
+    local age = out:match "nightly +%S+ %S+ +(%S+)"
+    assert.same({ "26h00m", "NAME ENDED AGE TOOK HOST PID" }, { age, rows[1] })
+    assert.equal('" " WHEN - web-9 4711', rows[2])
+    assert.matches("^a/nightly %S+ %S+ 26h00m 12m05s web%-9 4711$", rows[3])
+    assert.equal(("weekly WHEN 0s %s %d"):format(HOST, PID), rows[4])
+    assert.equal(4, #rows)
+    assert.same({ rows[1], rows[3] }, rows_of(ls("--runs", "a/")))
+  end)
+
+  it("prints the result of client:runs as one line of JSON with --json", function()
+    local ended = record_run("a%2Fb", 5, 1.25)
+    record_run("c", 7, nil)
+    local out, status = ls("--runs", "--json")
+    assert.equal(0, status)
+    assert.is_nil(out:find "\n.")
+    assert.same(client:runs(), json.decode(out))
+    assert.same({
+      name = "a/b", started = ended - 100, ended = ended, seconds = 1.25, host = "web-9",
+      pid = 4711,
+    }, json.decode(out)[1])
+  end)
+
+  it("escapes control characters in hosts", function()
+    etcd:put(prefix .. "a.last-run", '{"started":1,"host":"\\u001b[31m","pid":1}')
+    assert.matches("\\x1b[31m", ls "--runs", 1, true)
+  end)
+
+  it("repeats the list with --watch, at a terminal with a clock and a count", function()
+    local watch = command.start { "--prefix", prefix, "ls", "--runs", "--json", "--watch",
+      "--interval=0.1" }
+    watch:expect "^%[%]$"
+    record_run("a", 5, 1)
+    watch:expect '^%[{.*"name":"a"'
+    watch:kill "sigint"
+    assert.equal(130, (watch:wait()))
+    local screen = watch_at_terminal(40, 24, { NO_COLOR = "1" }, "--runs")
+    screen:expect("^\27%[H%d%d:%d%d:%d%d  1 run\27%[K\r$")
+    screen:expect "^NAME  ENDED .*\27%[K\r$"
+    screen:expect "^a     %d+%-%d%d%-%d%d %d%d:%d%d:%d%d .*\27%[K\r$"
+    press_ctrl_c(screen)
+  end)
+
+  -- The line of doc/command.md for monitors.
+  it("has what a monitor needs to find a job without a recent success", function()
+    local line = assert(read_file "doc/command.md"):match "\n(etcdlock ls %-%-runs [^\n]*jq[^\n]*)"
+    local words, env = command.words()
+    env.ETCDLOCK = words[1] .. " " .. words[2] .. " --prefix " .. prefix
+    local function status_of(variables)
+      for name, value in pairs(variables or {}) do env[name] = value end
+      local script = line:gsub("^etcdlock", "$ETCDLOCK")
+      local _, status = proc.run({ "sh", "-c", script }, { env = env })
+      return status
+    end
+    assert.equal(1, status_of())
+    record_run("nightly2", 5, 1)
+    record_run("nightly", 26 * 3600, 1)
+    assert.equal(1, status_of())
+    record_run("nightly", 24 * 3600, 1)
+    assert.equal(0, status_of())
+    assert.is_true(status_of { ETCDCTL_ENDPOINTS = "127.0.0.1:1" } > 0)
   end)
 end)
 

@@ -38,7 +38,8 @@ describe("etcdlock run --once-per", function()
     assert.same({ "ran\n", 0, "" }, { out, status, err })
     local record = json.decode((etcd:get(RECORD)))
     assert.equal(core.host(), record.host)
-    assert.is_true(record.started >= before and record.started <= os.time())
+    assert.is_true(record.started >= before and record.started <= record.ended)
+    assert.is_true(record.ended <= os.time() and record.seconds > 0)
     out, status, err = run({ LONG }, "echo ran")
     assert.same({ "", 75 }, { out, status })
     assert.matches('^etcdlock: lock ".*a": nothing to do in this period %(%-%-once%-per%): run by '
@@ -49,6 +50,18 @@ describe("etcdlock run --once-per", function()
       assert.same({ "", "" }, { said, errors })
     end
     assert.same({}, etcd:keys(NAME .. "/"))
+  end)
+
+  it("runs the command once ever with the period `ever`", function()
+    assert.equal(0, (select(2, run({ "--once-per=ever" }, "exit 0"))))
+    record_run(10000 * DAY)
+    local out, status, err = run({ "--once-per", "ever" }, "echo ran")
+    assert.same({ "", 75 }, { out, status })
+    assert.matches('^etcdlock: lock ".*a": nothing to do: run by pid 4711 on web%-9 at ', err)
+    local _
+    _, status, err = run({ "--once-per=never" }, "echo ran")
+    assert.equal(64, status)
+    assert.matches("%-%-once%-per: 'never', wanted 1 to .* 1h or 1d, or ever\n", err)
   end)
 
   it("runs the command again after a run that has failed", function()
@@ -97,6 +110,7 @@ describe("etcdlock run --once-per", function()
     assert.equal(0, (select(2, run({ "--once-per=1d" }, "exit 0", at_local_hour(0)))))
   end)
 
+  -- Regression 116. The example scheduled_job ran a job again if a late machine started it.
   it("leaves the record of a machine whose clock is one period ahead as it is", function()
     record_run(-DAY)
     local text = etcd:get(RECORD)
@@ -124,7 +138,7 @@ describe("etcdlock run --once-per", function()
       etcd:put(RECORD, text)
       local out, status, err = run({ LONG }, "echo ran")
       assert.same({ "", 1 }, { out, status })
-      assert.matches('the key ".*a.last%-run" is not a record of %-%-once%-per', err)
+      assert.matches('the key ".*a.last%-run" is not the record of a run', err)
     end
   end)
 
@@ -144,8 +158,8 @@ describe("etcdlock run --once-per", function()
     finally(function() etcd:resume() end)
     job:send "go"
     assert.equal(70, (job:wait(20)))
-    assert.matches('lock ".*a": it is not known whether the run is recorded; if not, the next',
-      job:errors())
+    assert.matches('^etcdlock: lock ".*a" was lost: [^\n]*; it is not known whether the run is '
+      .. "recorded; if not, the next start repeats it\n$", job:errors())
     etcd:resume()
     etcd:revoke_all()
     etcd:await_keys(NAME .. "/", 0)
@@ -168,6 +182,30 @@ describe("etcdlock run --once-per", function()
     assert.equal(75, (select(2, run({ LONG }, "echo ran"))))
   end)
 
+  -- Regression 265. If etcd's database was full when the command had succeeded, etcdlock repeated
+  -- the write of the record without a pause and without an end.
+  it("gives up if etcd's database is full when the command has succeeded", function()
+    local own = suite.start { args = { "--quota-backend-bytes", "2000000" } }
+    local filler = connect { endpoints = own:endpoints() }
+    local env = suite.variables()
+    env.ETCDCTL_ENDPOINTS = own:endpoints()
+    local job = command.start(words_of({ LONG, "--ttl=3" }, "echo ready; read line"), env)
+    job:expect "^ready"
+    assert(filler:with_lock("filler", function(lock)
+      wait.eventually(function()
+        local _, why = lock:put(prefix .. "filler", ("v"):rep(600000))
+        return why and why:find("database space exceeded", 1, true)
+      end, 20, "full")
+    end))
+    job:send "go"
+    local status = job:wait(20)
+    -- etcd may apply a write that it refuses, because its database is full.
+    if own:get(RECORD) then return assert.equal(0, status, job:errors()) end
+    assert.equal(69, status)
+    assert.matches("database space exceeded.*; it is not known whether the run is recorded; if "
+      .. "not, the next start repeats it\n$", job:errors())
+  end)
+
   it("keeps the record where no lock of another client has its queue", function()
     local names = { "a/b", "a%b" }
     for _, name in ipairs(names) do
@@ -186,13 +224,13 @@ describe("etcdlock run --once-per", function()
       local out, status, err = run({ LONG }, "echo ran", env)
       assert.same({ wanted_out, 77 }, { out, status })
       assert.matches('lock "' .. NAME:gsub("%p", "%%%0")
-        .. '": the record of %-%-once%-per, key ".*a%.last%-run": .*permission denied; grant ', err)
+        .. '": the record of the last run, key ".*a%.last%-run": .*permission denied; grant ', err)
       return err
     end
     assert_refused ""
     secured.ctl(own, "role", "grant-permission", "locks", "read", RECORD)
     local err = assert_refused "ran\n"
-    assert.matches("the run is not recorded, and the next start repeats it\n", err)
+    assert.matches("; the run is not recorded, and the next start repeats it\n$", err)
   end)
 
   it("is refused together with --shared and --permits, which exclude nobody", function()

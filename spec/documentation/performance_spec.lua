@@ -122,6 +122,23 @@ ROWS["`queues`, of up to 16 entries"] = function(client, _, cost)
   cost(function() assert.equal(1, #assert(client:queues())) end)
 end
 
+local RECORD = prefix .. "a.last-run"
+
+ROWS["`once`, if the function runs"] = function(client, _, cost)
+  etcd:del(RECORD)
+  cost(function() assert(client:once("a", "ever", function() end)) end)
+end
+
+ROWS["`once`, if there is nothing to do"] = function(client, other, cost)
+  assert(other:once("a", "ever", function() end) ~= nil)
+  cost(function() assert.is_false((client:once("a", "ever", function() end))) end)
+end
+
+ROWS["`runs`, of up to 16 jobs"] = function(client, other, cost)
+  assert(other:once("a", "ever", function() end) ~= nil)
+  cost(function() assert.equal(1, #assert(client:runs())) end)
+end
+
 ROWS["`break_lock`"] = function(client, other, cost)
   local lock = clients.keep(assert(other:lock "a"))
   cost(function() assert(client:break_lock("a", lock:token())) end)
@@ -139,6 +156,8 @@ local function requests(before, after)
   table.sort(list)
   return list[1] and table.concat(list, ", ") or "none"
 end
+
+after_each(function() etcd:del(RECORD) end)
 
 describe("doc/performance.md states the requests and writes of", function()
   local page, found = assert(read_file "doc/performance.md"), {}

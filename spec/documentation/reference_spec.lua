@@ -10,7 +10,7 @@ local types = require "doc.generate.types"
 -- The public classes, by their names in docstrings, with their modules and source files.
 local CLASSES = {
   etcdlock = { module = "etcdlock", files = "init" },
-  client = { module = "etcdlock.client", files = "client queue" },
+  client = { module = "etcdlock.client", files = "client queue once" },
   lock = { module = "etcdlock.lock", files = "lock guarded" },
   pending = { module = "etcdlock.pending", files = "pending" },
   semaphore = { module = "etcdlock.semaphore", files = "semaphore" },

@@ -42,6 +42,22 @@ local LOCATIONS = {
     ngx.say(tostring(ok), " ", a, " ", b, ": ", table.concat(told, " "))
   ]],
 
+  ["/once"] = [[
+    local told, threads = {}, {}
+    for i = 1, 3 do
+      threads[i] = ngx.thread.spawn(function()
+        local ran, answer = client:once("once", "ever", function()
+          ngx.sleep(0.05)
+          return "ran"
+        end)
+        told[i] = ran and answer or answer:match "nothing to do"
+      end)
+    end
+    for i = 1, 3 do ngx.thread.wait(threads[i]) end
+    table.sort(told)
+    ngx.say(table.concat(told, ", "))
+  ]],
+
   -- Takes the lock |name|, waits for the flag go-NAME, calls the method |what| of the lock
   -- and answers its results.
   ["/then"] = [[
@@ -150,6 +166,11 @@ describe("an nginx request", function()
   it("can use with_lock, check, put, get, txn, wait_lost, queue and ping", function()
     assert.equal("true of fn: true true 1 1 false nil 1 true\n", nginx:get("/all").body)
     etcd:await_keys(prefix .. "all/", 0)
+  end)
+
+  it("can run a job once; its light threads wait for the run", function()
+    finally(function() etcd:del(prefix .. "once.last-run") end)
+    assert.equal("nothing to do, nothing to do, ran\n", nginx:get("/once").body)
   end)
 
   for _, what in ipairs { "put", "check", "unlock" } do

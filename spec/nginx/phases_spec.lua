@@ -113,6 +113,8 @@ local LOCATIONS = {
         wait_lost = function() return lock:wait_lost(0) end,
         queue = function() return client:queue "calls" end,
         queues = function() return client:queues() end,
+        once = function() return client:once("calls/9", 60, nothing) end,
+        runs = function() return client:runs() end,
         break_lock = function() return client:break_lock("calls", 1) end,
         status = function() return client:status() end,
         ping = function() return client:ping() end,
@@ -298,7 +300,7 @@ describe("where nginx cannot yield,", function()
     for outcome, calls in pairs {
       context = { "lock", "with_lock", "multi_lock", "campaign", "semaphore:available", "leader",
         "observer:next", "check", "put", "get", "txn", "wait_lost", "queue", "queues",
-        "break_lock", "status", "ping" },
+        "once", "runs", "break_lock", "status", "ping" },
       works = { "lock, timeout = 0", "with_lock, timeout = 0", "lock of a held name",
         "try_read_lock", "try_multi_lock", "semaphore:try_lock", "try_campaign", "lock_async",
         "unlock", "client:close", "held", "remaining", "expire", "on_lost", "stats", "metrics",

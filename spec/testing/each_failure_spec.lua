@@ -121,6 +121,8 @@ describe("testing.each_failure finds a program that", function()
 end)
 
 describe("testing.each_failure makes these calls fail:", function()
+  local runs = 0 -- of the program of client:once
+
   -- Name of a call -> a program, and the ways in which the call ends in it.
   local CALLS = {
     ["client:lock"] = { function() return client:lock "a" end, "lost unavailable" },
@@ -139,6 +141,13 @@ describe("testing.each_failure makes these calls fail:", function()
         client:with_lock("a", function() end) -- taken again: cannot fail
       end)()
     end, "locked unavailable" },
+    ["client:once"] = { function()
+      runs = runs + 1
+      local name = ("job%d."):format(runs)
+      local ran = client:once(name, "ever", function() end)
+      assert.equal(ran and 1 or 0, #other:runs(name)) -- a run that has failed is not recorded
+    end, "lost unavailable timeout" },
+    ["client:runs"] = { function() client:runs() end, "unavailable" },
     ["client:queue"] = { function() client:queue "a" end, "unavailable" },
     ["client:break_lock"] = {
       function() client:break_lock("a", 1) end, "unavailable unavailable-applied",

@@ -7,7 +7,7 @@ local EXIT = report.EXIT
 -- Subcommand -> its module below etcdlock.command. The module has a function with the name of the
 -- subcommand, which takes the parsed arguments and returns the exit status.
 local MODULES = {
-  run = "run", ls = "queues", ["break"] = "queues", elect = "elect", doctor = "doctor",
+  run = "run", ls = "ls", ["break"] = "queues", elect = "elect", doctor = "doctor",
   completion = "parser",
 }
 

@@ -55,6 +55,19 @@ local function seconds(name, low, high)
   return within(name, to_seconds, wanted, low, high)
 end
 
+-- Returns a function with which argparse converts the period of --once-per. For the word "ever" the
+-- function returns math.huge.
+local function period(name)
+  local convert = seconds(name, 1)
+  return function(text)
+    if text == "ever" then
+      return math.huge
+    end
+    local value, message = convert(text)
+    return value, message and message .. ", or ever"
+  end
+end
+
 local function whole(name, high)
   return within(name, to_whole, ("a whole number from 1 to %.0f"):format(high), 1, high)
 end
@@ -155,8 +168,8 @@ local function add_run(parser)
       :description "take one of N permits, 1 to 1000, of a semaphore",
     command:option "--once-per"
       :argname "S"
-      :convert(seconds("--once-per", 1))
-      :description "run CMD unless it has succeeded in this period of S")
+      :convert(period "--once-per")
+      :description "run CMD unless it has succeeded in this period of S; S may be ever")
   command:option "--value"
     :argname "TEXT"
     :description "text for 'etcdlock ls' (default: none)"
@@ -169,12 +182,14 @@ end
 
 local function add_ls(parser)
   local command = parser:command "ls"
-    :summary "list locks with holders and waiters"
+    :summary "list locks with holders and waiters, or the last runs of jobs"
     :description("Lists the locks whose names begin with PREFIX, with their holders and waiters in"
-      .. " the order of the queue.\n\nExample:\n   etcdlock ls stock/ --watch")
+      .. " the order of the queue. With --runs it lists the last successful runs of 'etcdlock run"
+      .. " --once-per' and client:once instead.\n\nExample:\n   etcdlock ls stock/ --watch")
     :epilog(DURATIONS .. "\n" .. EPILOG)
   command:argument "PREFIX":target "below":args "?"
     :description "beginning of the names (default: empty)"
+  command:flag "--runs":description "list last runs: name, end, age, duration, host, pid"
   command:flag "-w --watch":description "repeat the list until Ctrl-C"
   command:option "--interval"
     :argname "S"

@@ -1,6 +1,7 @@
 --- Output of etcdlock: exit statuses, messages on standard error, tables and JSON.
 local escape = require("etcdlock.text").escape
 local make_control_filter = require("etcdlock.text").make_control_filter
+local quote = require("etcdlock.text").quote
 local replace = require("etcdlock.text").replace
 
 local M = {}
@@ -70,6 +71,29 @@ function M.print_message_async(format, ...)
 end
 
 -- ---- tables ----
+
+--- Text of a cell without a value.
+M.NOTHING = "-"
+
+--- Returns the text of a cell with the name of a lock: in quotes if it begins or ends with a blank,
+-- because it could look like an empty cell.
+function M.format_name(name)
+  return (name:find "^%s" or name:find "%s$") and quote(name) or name
+end
+
+--- Returns `seconds` as a text such as 5s, 3m07s, 2h05m or 3d04h.
+function M.format_duration(seconds)
+  seconds = math.floor(math.max(0, seconds))
+  local minutes, hours = math.floor(seconds / 60), math.floor(seconds / 3600)
+  if seconds < 60 then
+    return ("%ds"):format(seconds)
+  elseif hours < 1 then
+    return ("%dm%02ds"):format(minutes, seconds % 60)
+  elseif hours < 48 then
+    return ("%dh%02dm"):format(hours, minutes % 60)
+  end
+  return ("%dd%02dh"):format(math.floor(hours / 24), hours % 24)
+end
 
 local COLUMN_GAP = "  "
 
@@ -164,6 +188,15 @@ function M.format_table(head, rows, is_number, screen)
     lines[n] = format_row(row, widths, is_number, limit, screen and screen.paint)
   end
   return lines
+end
+
+--- Returns the line that replaces an empty table, cut to the screen if `screen` is given (see
+-- M.format_table). "%s" in `format` stands for the words about the beginning of the names,
+-- `prefix`; nil: all names.
+function M.format_nothing(format, prefix, screen)
+  local which = prefix and (" whose name begins with %s"):format(quote(prefix)) or ""
+  local text = format:format(which)
+  return screen and M.cut(text, screen.width) or text
 end
 
 -- ---- JSON ----

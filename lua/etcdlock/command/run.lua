@@ -5,7 +5,7 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
 local label = require "etcdlock.label"
-local once = require "etcdlock.command.once"
+local once = require "etcdlock.once"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
@@ -21,7 +21,7 @@ local M = {}
 --   _args           the result of parser.parse
 --   _client         the client
 --   _take           the parameter `take` of M.run_with
---   _started_at     start of this process (os.time, Unix seconds), for --once-per
+--   _job            the run of --once-per (once.lua); nil: that option is not given
 --   _is_waiting     true until `acquire` has the lock and may start the command, or has failed
 --   _handling       the result of signals.handle
 --   _lock           the lock; nil: not acquired yet
@@ -29,6 +29,7 @@ local M = {}
 --   _child          the child (child.lua); nil: it has not started yet, or has ended
 --   _limit          luv timer of --max-hold; nil: that option is not given
 --   _signal_status  exit status if a signal has ended the wait for the lock; otherwise nil
+--   _is_loss_told   true after this process has printed that the lock was lost
 --   _is_terminated  true after this process has sent TERM because of a loss or --max-hold
 --   _is_end_wanted  true after TERM, INT or QUIT was forwarded to the child
 --   _stop_keeping   function that ends the wait of --at-least; nil if `keep` does not wait
@@ -159,10 +160,12 @@ end
 -- @return true; or nil, message, code
 local function may_start(self, lock)
   self._granted_at = core.now()
-  if self._args.once_per then
-    local is_due, message, code = once.check(lock, self._started_at, self._args.once_per)
-    if not is_due then
-      return nil, message, code
+  if self._job then
+    local is_due, message, code = self._job:check(lock)
+    if is_due == false then
+      return nil, message, "locked"
+    elseif not is_due then
+      return nil, message, code ~= "invalid" and code or nil -- the command line is not wrong
     end
   end
   handle_pending_signals()
@@ -177,7 +180,7 @@ end
 local function acquire(self)
   local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
     and announce_wait(self)
-  local lock, message, code = self._take(self._client, self._started_at)
+  local lock, message, code = self._take(self._client, self._job)
   if stop_announcing then
     stop_announcing()
   end
@@ -279,25 +282,15 @@ end
 -- same period. Returns `status` and whether the run is recorded; or, if the run could not be
 -- recorded, another exit status.
 local function record(self, status)
-  if not self._args.once_per or status ~= EXIT.OK or self._is_terminated then
+  if not self._job or status ~= EXIT.OK or self._is_terminated then
     return status
   end
-  local is_recorded, message, code, is_unknown
-  repeat -- until the hold deadline at the latest; then the code is "lost"
-    is_unknown = is_unknown or code == "unavailable"
-    is_recorded, message, code = once.record(self._lock, self._started_at)
-  until code ~= "unavailable"
-  if is_recorded or is_unknown and once.is_recorded(self._lock, self._started_at) then
+  local is_recorded, message, code = self._job:record(self._lock)
+  if is_recorded then
     return status, true
   end
-  report.print_message(is_unknown
-      and "lock %s: it is not known whether the run is recorded; if not, the next start repeats it"
-      or "lock %s: the run is not recorded, and the next start repeats it",
-    quote(self._args.name))
-  if code ~= "lost" then -- the loss is reported at the release
-    settings.fail(message, code)
-  end
-  return report.status_of(code)
+  self._is_loss_told = code == "lost"
+  return settings.fail(message, code)
 end
 
 -- Keeps the lock until --at-least is over, the lock is lost, or a signal ends the wait. Then
@@ -332,7 +325,7 @@ local function release(self, status, was_held, is_recorded)
     end
   elseif code == "lost" and is_recorded then
     report.print_message("%s, after the command had ended; its run is recorded", message)
-  elseif not released and not self._is_terminated then
+  elseif not (released or self._is_terminated or self._is_loss_told) then
     settings.fail(message, code)
   end
   return (self._is_terminated or code == "lost" and not was_held) and EXIT.LOST or status
@@ -376,17 +369,16 @@ local function format_arguments(args)
   return table.concat(words)
 end
 
---- Acquires a lock by take(client, started_at), and runs args.command while this lock is held.
--- `started_at` is the start of this process (os.time). take returns the lock; or nil, message,
--- code. M.run_with returns the exit status of args.command if the command has run and the lock was
--- not lost. Otherwise it returns an exit status that describes the failure.
+--- Acquires a lock by take(client, job), and runs args.command while this lock is held. `job` is
+-- the run of --once-per, or nil. take returns the lock; or nil, message, code. M.run_with returns
+-- the exit status of args.command if the command has run and the lock was not lost. Otherwise it
+-- returns an exit status that describes the failure.
 function M.run_with(args, take)
   if not args.command or not args.command[1] then
     local text = "the command to run is missing; write: etcdlock %s%s -- cmd; cmd may be bash"
       .. " (a shell that has the lock) or 'sleep infinity' (to keep it until Ctrl-C)"
     return args.refuse(text:format(args.subcommand, format_arguments(args)))
   end
-  local started_at = os.time()
   choose_lock_delay(args)
   local path, message, status = Child.find_program(args.command[1])
   if not path then
@@ -399,7 +391,8 @@ function M.run_with(args, take)
     return status
   end
   local self = setmetatable({
-    _args = args, _client = client, _take = take, _started_at = started_at, _is_waiting = true,
+    _args = args, _client = client, _take = take, _is_waiting = true,
+    _job = args.once_per and once.start(client, args.name, args.once_per),
   }, Run)
   self._handling = signals.handle(HANDLED, function(name)
     on_signal(self, name)
@@ -417,9 +410,12 @@ function M.run_with(args, take)
   return assert(status, "the loop has ended before the command")
 end
 
-local function take(client, args, timeout)
-  local opts = { timeout = timeout, value = args.value }
-  if args.shared then
+-- Takes the lock that `args` describe. Returns the lock; or nil, message, code.
+local function take(client, args, job)
+  local opts = { timeout = args.timeout, value = args.value }
+  if job then
+    return job:take(opts)
+  elseif args.shared then
     return client:read_lock(args.name, opts)
   elseif not args.permits then
     return client:lock(args.name, opts)
@@ -431,27 +427,10 @@ local function take(client, args, timeout)
   return semaphore:lock(opts)
 end
 
--- Takes the lock for a run that must happen once in its period. The wait ends with the period,
--- unless --timeout says otherwise: an outage of etcd neither skips the run nor moves it into the
--- next period. For the same reason the wait begins anew if etcd has ended the client's lease.
-local function take_in_period(client, args, started_at)
-  local limit = args.timeout or once.time_left(started_at, args.once_per)
-  local ends = core.now() + limit
-  while true do
-    local lock, message, code = take(client, args, math.max(ends - core.now(), 0))
-    if code ~= "lost" then
-      return lock, message, code
-    end
-  end
-end
-
 --- Runs `etcdlock run`. Returns the exit status.
 function M.run(args)
-  return M.run_with(args, function(client, started_at)
-    if args.once_per then
-      return take_in_period(client, args, started_at)
-    end
-    return take(client, args, args.timeout)
+  return M.run_with(args, function(client, job)
+    return take(client, args, job)
   end)
 end
 

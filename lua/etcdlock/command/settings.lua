@@ -55,7 +55,8 @@ local REPLACEMENTS = {
   { "set server_name", "give --server-name" },
   { ' in cert "', ' in "' },
   { ' in cacert "', ' in "' },
-  { "^client:queues: prefix", "PREFIX" },
+  { "^client:%a+: prefix", "PREFIX" },
+  { "nothing to do in this period", "%0 (--once-per)" },
   { "was lost: the key was deleted", "%0, as by 'etcdlock break'" },
 }
 

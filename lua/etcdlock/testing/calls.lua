@@ -232,6 +232,26 @@ local function take_with(call, _, args)
   end
 end
 
+-- client:once(name, period, opts, fn). "lost" is a loss at the end of the function.
+local function run_once(call, _, args)
+  local fn, opts = args[args.n], args[3]
+  if not pcall(check.callable, "", "fn", fn) then
+    return -- misuse
+  end
+  local is_try = type(opts) == "table" and opts.timeout == 0
+  local outcome = choose(call, { "lost", "unavailable", is_try and "locked" or "timeout" })
+  if outcome and outcome ~= "lost" then
+    return nil, fail(call, outcome)
+  end
+  args[args.n] = function(lock)
+    local results = call_inside(nil, fn, lock)
+    if outcome and lock:_left() then
+      M.end_hold(lock, "expired")
+    end
+    return unpack_list(results, 1, results.n)
+  end
+end
+
 -- A call that starts a wait and returns at once.
 local function start(call)
   return nil, choose(call, { "unavailable" }) and fail(call, "unavailable")
@@ -331,7 +351,8 @@ function Client:wrap(name, ...)
   end
 end
 
-intercept(Client, "client", request "unavailable", "ping queue queues get")
+intercept(Client, "client", run_once, "once")
+intercept(Client, "client", request "unavailable", "ping queue queues runs get")
 intercept(Client, "client", request("unavailable", "applied"), "break_lock")
 intercept(Semaphore, "semaphore", take, "lock try_lock")
 intercept(Semaphore, "semaphore", take_with, "with_lock")

@@ -153,6 +153,8 @@ return {
         equal(1, #check("queue", client, "a"))
         check("ping", client)
         check("queues", client)
+        check("once", client, "b", "ever", function() end)
+        check("runs", client)
         check("status", client)
         check("unlock", lock)
         check("with_lock", client, "a", function() end)

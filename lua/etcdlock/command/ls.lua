@@ -1,0 +1,95 @@
+--- etcdlock ls prints a list, once or again and again: the queues of locks (queues.lua) or, with
+-- --runs, the last runs of jobs (runs.lua). Each of these modules has the functions
+--   read(client, prefix)                  returns the list, for names that begin with `prefix`
+--   (nil:
+--                                         all); or nil, message, code
+--   format_lines(list, prefix, screen)    returns the lines of its table. `screen` is the parameter
+--                                         of report.format_table, or nil
+--   format_summary(list)                  returns the line above the table of a terminal
+--   format_json(list)                     returns the list as one line of JSON
+-- and the fields `narrow` and `paint` of `screen`.
+local EXIT = require("etcdlock.command.report").EXIT
+local report = require "etcdlock.command.report"
+local settings = require "etcdlock.command.settings"
+
+local M = {}
+
+-- Returns lines for a terminal: the summary of `list` and the table. If the terminal has too few
+-- rows for them, the last line tells how many lines are left out.
+local function format_screen(view, list, prefix)
+  local columns, rows = require("etcdlock.command.terminal").get_size()
+  local screen = { width = columns - 1, narrow = view.narrow, paint = view.paint }
+  local lines = view.format_lines(list, prefix, screen)
+  table.insert(lines, 1, report.cut(view.format_summary(list), columns - 1))
+  local rest = #lines - (rows - 1) -- the cursor stands in the last row
+  if rest > 0 then
+    for _ = 1, rest + 1 do
+      table.remove(lines)
+    end
+    lines[#lines + 1] = report.cut(("%d more lines"):format(rest + 1), columns - 1)
+  end
+  return lines
+end
+
+-- Control sequences of the terminal. REDRAW moves the cursor to the top left. LINE_END erases the
+-- rest of the line and ends the line. REST erases the rest of the screen.
+local REDRAW, LINE_END, REST = "\27[H", "\27[K\n", "\27[J"
+-- Seconds between two checks for Ctrl-C: the Lua interpreter handles it only while Lua code runs.
+local SLICE = 0.2
+
+-- Prints `list` in the format that `args` and `is_screen` select. Returns nil if the output cannot
+-- be written.
+local function print_list(args, view, list, is_screen)
+  if args.json then
+    return report.print(report.clean_json(view.format_json(list)), "\n")
+  elseif is_screen then
+    local lines = format_screen(view, list, args.below)
+    return report.print(REDRAW, table.concat(lines, LINE_END), LINE_END, REST)
+  end
+  local lines = view.format_lines(list, args.below)
+  return report.print(table.concat(lines, "\n"), "\n", args.watch and "\n" or "")
+end
+
+local function sleep(seconds)
+  local uv = require "luv"
+  while seconds > 0 do
+    uv.sleep(math.ceil(math.min(seconds, SLICE) * 1000))
+    seconds = seconds - SLICE
+  end
+end
+
+-- Prints the list once, or with --watch again and again. With --watch, the function does not return
+-- when etcd is unreachable: it prints a message and tries again. Returns the exit status.
+local function run(args, view, client)
+  local is_screen = args.watch and not args.json and require "etcdlock.command.terminal".is_present
+  while true do
+    local list, message, code = view.read(client, args.below)
+    if list then
+      if not print_list(args, view, list, is_screen) then
+        return EXIT.FAILED
+      end
+    else
+      local status = settings.fail(message, code)
+      if not args.watch or code ~= "unavailable" then
+        return status
+      end
+    end
+    if not args.watch then
+      return EXIT.OK
+    end
+    sleep(args.interval)
+  end
+end
+
+--- Runs `etcdlock ls`. Returns the exit status.
+function M.ls(args)
+  local client, status = settings.connect(args)
+  if not client then
+    return status
+  end
+  status = run(args, require("etcdlock.command." .. (args.runs and "runs" or "queues")), client)
+  client:close()
+  return status
+end
+
+return M
