@@ -287,6 +287,25 @@ it("close after a lost hold deletes a key whose put has an unknown outcome", fun
   etcd:revoke_all()
 end)
 
+-- Regression 256. The same, if the waiter had left before: nothing in the client knew the key any
+-- more, and the audit that would have found it came later.
+it("close after a lost hold deletes a key that an earlier waiter has left", function()
+  local server = clients.scripted()
+  local client = connect { endpoints = server:endpoint(), ttl = TTL, lock_delay = 60 }
+  local lock = assert(client:lock "of-lost")
+  server:answer("LeaseKeepAlive", "never", 0, "")
+  assert.equal("expired", lock:wait_lost(30))
+  server:pass()
+  server:answer("Txn", "after", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out")
+  assert_fails("unavailable", client:lock("of-waiter", { timeout = 0.1 }))
+  etcd:await_keys(prefix .. "of-waiter/", 1)
+  server:pass()
+  client:close()
+  assert.same({}, etcd:keys(prefix .. "of-waiter/"))
+  assert.equal(1, #etcd:keys(prefix .. "of-lost/"))
+  etcd:revoke_all()
+end)
+
 it("a lock call with lock_delay raises an error that names etcdlock.connect", function()
   local _, message = pcall(connect().lock, connect(), "a", { lock_delay = 1 })
   assert.matches("lock_delay.*etcdlock.connect", message)

@@ -45,6 +45,7 @@ struct el_session_driver {
 };
 
 static void step(el_session_driver *driver, const el_session_event *event);
+static void step_simple(el_session_driver *driver, int kind);
 
 /* If the server allows too few streams for the keepalives, that is why etcd gives no answer. */
 static void note_result(el_session_driver *driver, const el_error *err) {
@@ -192,9 +193,18 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
   step(driver, &event);
 }
 
-static void audit(el_session_driver *driver) {
+static void on_last_audit(void *arg, const el_lease_keys *answer) {
+  el_session_driver *driver = ((lease_call *)arg)->driver;
+  on_audited(arg, answer);
+  if (!driver->is_stopping && el_session_driver_is_alive(driver)) {
+    step_simple(driver, EL_SESSION_ON_CLOSE);
+  }
+}
+
+static void audit(el_session_driver *driver,
+                  void (*done)(void *, const el_lease_keys *)) {
   EL_COUNT(&driver->shared->counters, audits, 1);
-  el_lease_time_to_live(driver->shared->auth, driver->session.id, on_audited,
+  el_lease_time_to_live(driver->shared->auth, driver->session.id, done,
                         new_call(driver));
 }
 
@@ -328,7 +338,7 @@ static void carry_out(el_session_driver *driver,
       check_next_key(driver);
       return;
     case EL_SESSION_AUDIT_LEASE:
-      audit(driver);
+      audit(driver, on_audited);
       return;
     case EL_SESSION_SEND_REVOKE:
       if (driver->session.state == EL_SESSION_REVOKING) {
@@ -430,8 +440,16 @@ void el_session_driver_moved(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_ON_MOVED);
 }
 
+/* If a lost hold keeps the lease, a put in doubt may have left a key that would block other clients
+ * for as long. So the lease is audited first, and the keys that no caller wants are deleted. */
 void el_session_driver_close(el_session_driver *driver) {
-  step_simple(driver, EL_SESSION_ON_CLOSE);
+  const el_session *session = &driver->session;
+  if (el_session_driver_is_alive(driver) && session->has_put_in_doubt &&
+      el_now_ms() < session->keep_lease_until) {
+    audit(driver, on_last_audit);
+  } else {
+    step_simple(driver, EL_SESSION_ON_CLOSE);
+  }
 }
 
 /* The lease is revoked even if another cluster answers, because that cluster may have granted the
