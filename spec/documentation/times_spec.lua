@@ -74,6 +74,10 @@ local TOLD = {
   },
 }
 
+it("doctor counts the answers in a TTL as the core does", function()
+  assert.equal(core.EL_TTL_ANSWERS, lua("command/doctor.lua", "ANSWERS_IN_TTL"))
+end)
+
 for path, list in pairs(TOLD) do
   for _, told in ipairs(list) do
     local pattern, number = told[1], told[2]

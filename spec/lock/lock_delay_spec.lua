@@ -268,10 +268,9 @@ describe("a client with a lock delay", function()
   end)
 end)
 
--- Regression 245. A client that is closed during the lock delay of a lost hold leaves its lease to
--- expire. If etcd had put the key of a waiter, but the client had no answer and was about to repeat
--- the put, it left that key, which blocked others until the lease ended.
-it("close after a lost hold deletes a key whose put has an unknown outcome", function()
+-- Returns a client during the lock delay of a hold that it has lost, and its server, on which etcd
+-- applies each transaction, but answers that it has timed out.
+local function lose_hold()
   local server = clients.scripted()
   local client = connect { endpoints = server:endpoint(), ttl = TTL, lock_delay = 60 }
   local lock = assert(client:lock "of-lost")
@@ -279,31 +278,35 @@ it("close after a lost hold deletes a key whose put has an unknown outcome", fun
   assert.equal("expired", lock:wait_lost(30))
   server:pass()
   server:answer("Txn", "after", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out")
-  assert(client:lock_async "of-waiter")
-  etcd:await_keys(prefix .. "of-waiter/", 1)
+  return client, server
+end
+
+-- Closes |client|, and asserts that etcd then has the key of the lost hold, and none of a waiter.
+local function assert_close_keeps_lost_key(client)
   client:close()
   assert.same({}, etcd:keys(prefix .. "of-waiter/"))
   assert.equal(1, #etcd:keys(prefix .. "of-lost/"))
   etcd:revoke_all()
+end
+
+-- Regression 245. A client that is closed during the lock delay of a lost hold leaves its lease to
+-- expire. If etcd had put the key of a waiter, but the client had no answer and was about to repeat
+-- the put, it left that key, which blocked others until the lease ended.
+it("close after a lost hold deletes a key whose put has an unknown outcome", function()
+  local client = lose_hold()
+  assert(client:lock_async "of-waiter")
+  etcd:await_keys(prefix .. "of-waiter/", 1)
+  assert_close_keeps_lost_key(client)
 end)
 
 -- Regression 256. The same, if the waiter had left before: nothing in the client knew the key any
 -- more, and the audit that would have found it came later.
 it("close after a lost hold deletes a key that an earlier waiter has left", function()
-  local server = clients.scripted()
-  local client = connect { endpoints = server:endpoint(), ttl = TTL, lock_delay = 60 }
-  local lock = assert(client:lock "of-lost")
-  server:answer("LeaseKeepAlive", "never", 0, "")
-  assert.equal("expired", lock:wait_lost(30))
-  server:pass()
-  server:answer("Txn", "after", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out")
+  local client, server = lose_hold()
   assert_fails("unavailable", client:lock("of-waiter", { timeout = 0.1 }))
   etcd:await_keys(prefix .. "of-waiter/", 1)
   server:pass()
-  client:close()
-  assert.same({}, etcd:keys(prefix .. "of-waiter/"))
-  assert.equal(1, #etcd:keys(prefix .. "of-lost/"))
-  etcd:revoke_all()
+  assert_close_keeps_lost_key(client)
 end)
 
 it("a lock call with lock_delay raises an error that names etcdlock.connect", function()

@@ -1242,9 +1242,9 @@ end]],
   {
     name = "ls --watch does not cut the line for an empty list",
     regression = 128,
-    file = "lua/etcdlock/command/report.lua",
-    from = "return screen and M.cut(text, screen.width) or text",
-    to = "return text",
+    file = "lua/etcdlock/command/ls.lua",
+    from = "screen and report.cut(text, screen.width) or text",
+    to = "text",
     spec = "spec/command/ls_spec.lua",
   },
   {

@@ -19,8 +19,8 @@ enum {
   /* How many times as long an answer may take if there is no other member: another connection takes
    * round trips, and is seldom better. Rows: 1 member, loss; 1 member, disk 700 ms, busy. */
   EL_ALONE_FACTOR = 2,
-  /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit, 7
-   * s (ReqTimeout in server/config) */
+  /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
+   * 7 s (ReqTimeout in server/config) */
   EL_ANSWER_DOUBLINGS = 4,
   /* One attempt of a call may take this many answers. A call to a member that answers others is
    * only slow. A member that answers none is given up after one. */
@@ -85,6 +85,9 @@ enum {
    * slow, the lock must come, too. Rows: disk 700 ms, rtt 700 and more, TTL 5: etcd then answers
    * reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were lost. */
   EL_PROOF_DIVISOR = 2,
+  /* A TTL should be this many answers: a proof takes two, and the answer to a packet that was lost
+   * comes one or two round trips later. */
+  EL_TTL_ANSWERS = 4,
   /* After this many TTLs without a proven hold, waits fail if answers take too long for the TTL. A
    * disk may be busy for a while only. Rows: as before. */
   EL_UNPROVEN_TTLS = 4,

@@ -8,13 +8,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
+#include "base/times.h"
 #include "base/random.h"
 #include "etcd.pb-c.h"
 #include "etcd/txn.h"
 #include "net/stream.h"
 
-/* renewals that await an answer */
-enum { STREAMS_MAX = 10 };
+/* Renewals that await an answer: those of one TTL. */
+enum { STREAMS_MAX = EL_RENEW_SLOW_DIVISOR };
 
 /* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */
 static const int64_t TTL_MAX_S = 9000000000;

@@ -178,9 +178,9 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
   size_t member = cl->member;
   const char *left = el_channel_address(cl->channel, member);
   cl->member = el_channel_member(cl->channel);
-  if (!cl->is_closing) el_session_driver_moved(cl->session.driver);
+  if (cl->is_closing) return; /* the close has cancelled all calls */
+  el_session_driver_moved(cl->session.driver);
   if (cl->member == member) return; /* another connection to it */
-  if (cl->is_closing) return;       /* the close has cancelled all calls */
   el_events_note(&cl->shared->events,
                  &(el_event){.kind = EL_EVENT_FAILOVER,
                              .subject = {left, strlen(left)},

@@ -20,8 +20,8 @@ typedef struct el_contact {
   int n_failed;    /* failed attempts since then, at most one for each pause */
   int64_t next_ms; /* no request leaves before this */
   uint64_t salt;   /* varies the pauses */
-  pthread_mutex_t
-      mu; /* guards the next two fields; no other mutex is locked under it */
+  /* guards the next two fields; no other mutex is locked under it */
+  pthread_mutex_t mu;
   int64_t
       failed_ms; /* when the last attempt has failed; 0: etcd was reached since */
   el_error error; /* why it has failed */

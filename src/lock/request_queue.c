@@ -403,29 +403,27 @@ void el_request_queue_send_ready(el_request_queue *queue) {
 /* settle (lock/client.c) runs after each timer, and sends. */
 static void on_timer(el_timer *timer) { (void)timer; }
 
-/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are three
+/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
  * such timeouts. The first was shorter than el_channel_attempt_ms. The second was not, but etcd was
- * reached after the attempt was sent. The third waited for an etcd that is busy with passwords. (An
- * attempt that ended early does show it, because the health check found that the connection answers
- * nothing.) */
+ * reached after the attempt was sent. (An attempt that ended early does show it, because the health
+ * check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
   bool took_all = el_now_ms() >= answer->sent_ms + request->timeout_ms;
-  if (answer->err.is_busy) return true;
   return answer->err.is_unanswered &&
          (request->has_short_timeout ||
           (took_all && answer->sent_ms < queue->shared->contact.reached_ms));
 }
 
-static void note_contact(el_request_queue *queue, const el_request *request,
-                         const el_txn_answer *answer) {
+/* Notes what |err|, with which a request or a lease call has ended, shows about the contact.
+ * Another member may answer, and an etcd that is busy with passwords is alive. */
+static void note_contact(el_request_queue *queue, const el_error *err) {
   el_contact *contact = &queue->shared->contact;
-  if (answer->err.code != EL_UNAVAILABLE) {
+  if (err->code != EL_UNAVAILABLE) {
     el_contact_reached(contact);
-  } else if (!answer->err.has_other_member &&
-             !is_inconclusive(queue, request, answer)) {
-    el_contact_failed(contact, &answer->err);
+  } else if (!err->has_other_member && !err->is_busy) {
+    el_contact_failed(contact, err);
   }
 }
 
@@ -462,7 +460,9 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
-  note_contact(queue, request, answer);
+  if (!is_inconclusive(queue, request, answer)) {
+    note_contact(queue, &answer->err);
+  }
   if (request->has_short_timeout && answer->err.is_unanswered &&
       el_contact_is_lost(&queue->shared->contact)) {
     /* the timeout was short, so it says less than the last error */
@@ -609,11 +609,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
   }
-  if (answer->err.code != EL_UNAVAILABLE) {
-    el_contact_reached(&queue->shared->contact);
-  } else if (!answer->err.has_other_member && !answer->err.is_busy) {
-    el_contact_failed(&queue->shared->contact, &answer->err);
-  }
+  note_contact(queue, &answer->err);
   return answer->err.code != EL_OK || seen.cluster_id == 0 ||
          check_identity(queue, &seen) == EL_IDENTITY_SAME;
 }

@@ -165,11 +165,12 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
 static void send_keepalive(el_session_driver *driver, int64_t now_ms) {
   el_error why = {.code = EL_UNAVAILABLE};
   bool is_refused = el_keepalive_is_refused(driver->keepalive);
+  if (is_refused) note_result(driver, &why); /* which sets the text */
   EL_COUNT(&driver->shared->counters, keepalives, 1);
   el_keepalive_send(driver->keepalive, driver->session.id,
                     el_session_lease_ms(&driver->session), now_ms);
-  if (is_refused || (el_keepalive_awaits_token(driver->keepalive) &&
-                     el_auth_explain_wait(driver->shared->auth, &why))) {
+  if (!is_refused && el_keepalive_awaits_token(driver->keepalive) &&
+      el_auth_explain_wait(driver->shared->auth, &why)) {
     note_result(driver, &why);
   }
 }
@@ -390,7 +391,7 @@ static void note_slowness(el_session_driver *driver) {
                "(give at least %d s)",
                el_request_queue_address(driver->shared->requests),
                (double)took_ms / 1000, (double)session->ttl_ms / 1000,
-               (int)((4 * took_ms + 999) / 1000));
+               (int)((EL_TTL_ANSWERS * took_ms + 999) / 1000));
   if (el_now_ms() > session->granted_ms + EL_UNPROVEN_TTLS * session->ttl_ms) {
     driver->news |= EL_SESSION_NEWS_TOO_SLOW;
   }

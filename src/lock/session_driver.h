@@ -152,8 +152,8 @@ void el_session_driver_publish_hold_deadline(el_session_driver *driver);
  * the session count as lost at once, for |loss|. @thread io */
 void el_session_driver_end_holds(el_session_driver *driver, el_loss loss);
 
-/* el_session_driver_moved has the lease renewed at once, because the client has another connection,
- * or etcd another leader. @thread io */
+/* el_session_driver_moved has the lease renewed soon, because the client has another connection, or
+ * etcd another leader. @thread io */
 void el_session_driver_moved(el_session_driver *driver);
 
 /* el_session_driver_signal steps the session with the event |kind|, if |lease| is its lease.

@@ -391,15 +391,18 @@ static void heard(member_state *at) {
   at->n_vain = 0;
 }
 
+/* Notes that a connection to |at|, the member in use, has opened. */
+static void note_connected(member_state *at) {
+  el_health_connected(&at->ch->health, el_now_ms() - at->connecting_since_ms);
+  at->connecting_since_ms = 0;
+  heard(at);
+}
+
 static bool is_connected(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   member_state *at = &ch->members[ch->current];
   if (!is_in_state(at, GRPC_CHANNEL_READY)) return false;
-  if (at->connecting_since_ms != 0) {
-    el_health_connected(health, el_now_ms() - at->connecting_since_ms);
-    at->connecting_since_ms = 0;
-    heard(at);
-  }
+  if (at->connecting_since_ms != 0) note_connected(at);
   return true;
 }
 
@@ -423,9 +426,7 @@ static bool is_unresponsive(el_health *health) {
     return false;
   }
   if (at->connecting_since_ms == 0 || at->grpc == NULL) return true;
-  el_health_connected(health, el_now_ms() - at->connecting_since_ms);
-  at->connecting_since_ms = 0;
-  heard(at);
+  note_connected(at);
   return false;
 }
 
@@ -443,13 +444,13 @@ typedef enum leave_sign {
 /* Leaves the member in use, because of |sign| and |cause|. This function alone decides what follows
  * from a sign:
  * - The next call goes to the next member (next_member), if there is one.
- * - If the member was silent twice since its last sign of life, or is the only one, its connection
- *   is closed: a firewall may have forgotten it, or the address may stand for several members.
- *   After the first time the connection stays: a member without a leader is silent, too, until the
- *   members have elected one.
- * - The time for an answer doubles if the member is the only one, was silent before, or etcd has
- *   never answered. As long as others are left to try, a request that is sent again helps more than
- *   a long wait: they may be electing a leader. */
+ * - If the member is silent, and is the only one or was left in vain since its last sign of life,
+ *   its connection is closed: a firewall may have forgotten it, or the address may stand for
+ *   several members. After the first time the connection stays: a member without a leader is
+ *   silent, too, until the members have elected one.
+ * - The time for an answer doubles if the member is silent, and is the only one or was left in vain
+ *   before, or etcd has never answered. As long as others are left to try, a request that is sent
+ *   again helps more than a long wait: they may be electing a leader. */
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
   bool is_last_hope = ch->n == 1 || at->n_vain > 0;
@@ -627,10 +628,12 @@ void el_channel_call_started(el_channel *ch, el_health_call *call) {
 void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
                            bool is_answered) {
   member_state *at = &ch->members[member];
-  if (is_answered && at->connecting_since_ms != 0 && !is_connecting(at)) {
-    at->connecting_since_ms = 0;
+  if (is_answered) {
+    if (at->connecting_since_ms != 0 && !is_connecting(at)) {
+      at->connecting_since_ms = 0;
+    }
+    heard(at);
   }
-  if (is_answered) heard(at);
   el_health_call_ended(&ch->health, call, is_answered && member == ch->current);
 }
 
@@ -770,8 +773,8 @@ static void explain_timeout(const member_state *at, el_error *err) {
   memcpy(err->text, cause.text, sizeof err->text);
 }
 
-/* Tells whether |member| is silent: no answer has come for as long as one may take, and a call that
- * began at |begun_ms| has waited for so long. */
+/* Tells whether the member in use is silent: no answer has come for as long as one may take, and a
+ * call that began at |begun_ms| has waited for so long. */
 static bool is_silent(const el_channel *ch, int64_t begun_ms) {
   int64_t since_ms =
       begun_ms > ch->health.heard_ms ? begun_ms : ch->health.heard_ms;

@@ -75,14 +75,13 @@ const char *el_channel_token(const el_channel *ch);
 void el_channel_leave(el_channel *ch, size_t member, const el_error *cause);
 
 /* el_channel_is_healthy returns false if a call to the member in use has failed because of that
- * member in the last EL_FAILED_MS, and no call to it has succeeded since. Otherwise it returns
- * true. @thread io */
+ * member in the last EL_FAILED_MS. Otherwise it returns true. @thread io */
 bool el_channel_is_healthy(const el_channel *ch);
 
 /* el_channel_saw_term tells that an answer has the raft term |term| (0: unknown). If the term is
  * new, another leader was elected, and a call that a member had forwarded to the last leader may
- * never be answered. So all calls that the health check watches are cancelled, for their callers to
- * send them again. @thread io */
+ * never be answered. So all calls that the health check watches, except keepalives, are cancelled,
+ * for their callers to send them again, and the listeners are told. @thread io */
 void el_channel_saw_term(el_channel *ch, uint64_t term);
 
 /* el_channel_patience returns how long answers take. @thread io */

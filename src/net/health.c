@@ -44,23 +44,26 @@ static void cancel(el_health *health, el_health_call *call) {
   call->cancel(call);
 }
 
-static void cancel_before(el_health *health, int64_t until_ms) {
+static void give_up(el_health *health, el_health_call *call) {
+  call->is_given_up = true;
+  cancel(health, call);
+}
+
+static void give_up_before(el_health *health, int64_t until_ms) {
   el_health_call *call;
   while ((call = TAILQ_FIRST(&health->pending)) != NULL &&
          call->sent_ms < until_ms) {
-    call->is_given_up = true;
-    cancel(health, call);
+    give_up(health, call);
   }
 }
 
-/* Cancels the calls to the member in use. Those to the previous member keep the rest of their
+/* Gives up the calls to the member in use. Those to the previous member keep the rest of their
  * limit. */
-static void cancel_here(el_health *health) {
+static void give_up_here(el_health *health) {
   el_health_call *call;
   while ((call = TAILQ_LAST(&health->pending, el_health_calls)) != NULL &&
          call->sent_ms >= health->moved_ms) {
-    call->is_given_up = true;
-    cancel(health, call);
+    give_up(health, call);
   }
 }
 
@@ -90,7 +93,7 @@ static void on_timer(el_timer *timer) {
   el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
   bool is_overtaken = false;
   if (el_now_ms() >= health->left_until_ms) {
-    cancel_before(health, health->moved_ms);
+    give_up_before(health, health->moved_ms);
   }
   if (TAILQ_EMPTY(&health->pending)) return;
   if (!TAILQ_LAST(&health->pending, el_health_calls)->is_connected) {
@@ -98,17 +101,15 @@ static void on_timer(el_timer *timer) {
     is_overtaken = health->is_overtaken(health);
   }
   if (is_overtaken) {
-    cancel_here(health);
+    give_up_here(health);
     health->on_unresponsive(health);
-    return;
-  }
-  if (is_silent(health) && health->is_unresponsive(health)) {
-    cancel_before(health, INT64_MAX);
+  } else if (is_silent(health) && health->is_unresponsive(health)) {
+    give_up_before(health, INT64_MAX);
     health->on_unresponsive(health);
-    return;
+  } else {
+    check_keepalives(health);
+    if (!TAILQ_EMPTY(&health->pending)) set_timer(health);
   }
-  check_keepalives(health);
-  if (!TAILQ_EMPTY(&health->pending)) set_timer(health);
 }
 
 void el_health_init(el_health *health, el_timers *timers,

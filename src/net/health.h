@@ -9,7 +9,7 @@
  *
  * The limit is that of net/patience.h. If there are other members, it does not double before each
  * was tried: they may be electing a leader, and then a request that is sent again helps more than a
- * long wait. Calls with may_be_slow (call.h) are left out. / */
+ * long wait. Calls with may_be_slow (call.h) are left out. */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
 

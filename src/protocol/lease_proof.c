@@ -3,8 +3,6 @@
 
 #include <stddef.h>
 
-#include "base/times.h"
-
 enum {
   /* If the revision has grown by this between two answers, the member may have got a snapshot: half
    * of the 5,000 entries that it has then missed, because some entries do not raise the revision.

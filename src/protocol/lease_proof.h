@@ -43,6 +43,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/times.h"
+
 /* el_sight is the answer of a quorum that has shown a key of the lease. */
 typedef struct el_sight {
   int64_t sent_ms; /* el_now_ms when the request was sent */
@@ -63,8 +65,8 @@ typedef struct el_renewal {
 } el_renewal;
 
 enum {
-  /* how many renewals a sight may prove: one every TTL/10 for one TTL */
-  EL_RENEWALS_MAX = 10
+  /* how many renewals a sight may prove: those of one TTL */
+  EL_RENEWALS_MAX = EL_RENEW_SLOW_DIVISOR
 };
 
 /* el_lease_proof is what is known about one lease. Times are el_now_ms. */

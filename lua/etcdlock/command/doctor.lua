@@ -338,8 +338,7 @@ local SLOW_NAME = "name %s: %d keys below it, which belong to no lock, slow a lo
   .. " of each name above it; give locks a prefix of their own"
 -- Seconds. With etcd's default cost, a login takes 0.05 s.
 local SLOW_LOGIN = 1
--- A hold needs this many answers in its TTL, as the message of a wait says if the TTL is too short.
--- SHORTEST_TTL: seconds.
+-- A TTL should be this many answers: EL_TTL_ANSWERS in src/base/times.h. SHORTEST_TTL: seconds.
 local ANSWERS_IN_TTL, SHORTEST_TTL = 4, 2
 -- Seconds between two looks for clients that wait for each other.
 local SECOND_LOOK = 1

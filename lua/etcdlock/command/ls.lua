@@ -1,25 +1,44 @@
 --- etcdlock ls prints a list, once or again and again: the queues of locks (queues.lua) or, with
 -- --runs, the last runs of jobs (runs.lua). Each of these modules has the functions
---   read(client, prefix)                  returns the list, for names that begin with `prefix`
---   (nil:
---                                         all); or nil, message, code
---   format_lines(list, prefix, screen)    returns the lines of its table. `screen` is the parameter
---                                         of report.format_table, or nil
---   format_summary(list)                  returns the line above the table of a terminal
---   format_json(list)                     returns the list as one line of JSON
--- and the fields `narrow` and `paint` of `screen`.
+--   read(client, prefix)    returns the list, for names that begin with `prefix` (nil: all);
+--                           or nil, message, code
+--   format_rows(list)       returns the rows of its table
+--   format_summary(list)    returns the line above the table of a terminal
+--   format_json(item)       returns an item of the list as JSON
+-- and the fields `head`, `is_number`, `narrow` and `paint` for report.format_table, and `nothing`:
+-- the line for an empty list, where "%s" stands for the words about the beginning of the names.
 local EXIT = require("etcdlock.command.report").EXIT
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
+local quote = require("etcdlock.text").quote
 
 local M = {}
+
+-- Returns the lines of the table of `list`. `screen` is the parameter of report.format_table.
+local function format_lines(view, list, prefix, screen)
+  local rows = view.format_rows(list)
+  if rows[1] then
+    return report.format_table(view.head, rows, view.is_number, screen)
+  end
+  local which = prefix and (" whose name begins with %s"):format(quote(prefix)) or ""
+  local text = view.nothing:format(which)
+  return { screen and report.cut(text, screen.width) or text }
+end
+
+local function format_json(view, list)
+  local parts = {}
+  for i, item in ipairs(list) do
+    parts[i] = view.format_json(item)
+  end
+  return report.clean_json("[" .. table.concat(parts, ",") .. "]")
+end
 
 -- Returns lines for a terminal: the summary of `list` and the table. If the terminal has too few
 -- rows for them, the last line tells how many lines are left out.
 local function format_screen(view, list, prefix)
   local columns, rows = require("etcdlock.command.terminal").get_size()
   local screen = { width = columns - 1, narrow = view.narrow, paint = view.paint }
-  local lines = view.format_lines(list, prefix, screen)
+  local lines = format_lines(view, list, prefix, screen)
   table.insert(lines, 1, report.cut(view.format_summary(list), columns - 1))
   local rest = #lines - (rows - 1) -- the cursor stands in the last row
   if rest > 0 then
@@ -41,12 +60,12 @@ local SLICE = 0.2
 -- be written.
 local function print_list(args, view, list, is_screen)
   if args.json then
-    return report.print(report.clean_json(view.format_json(list)), "\n")
+    return report.print(format_json(view, list), "\n")
   elseif is_screen then
     local lines = format_screen(view, list, args.below)
     return report.print(REDRAW, table.concat(lines, LINE_END), LINE_END, REST)
   end
-  local lines = view.format_lines(list, args.below)
+  local lines = format_lines(view, list, args.below)
   return report.print(table.concat(lines, "\n"), "\n", args.watch and "\n" or "")
 end
 

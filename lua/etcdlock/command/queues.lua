@@ -9,8 +9,9 @@ local M = {}
 
 -- ---- the list ----
 
-local HEAD = { "NAME", "MODE", "STATE", "TOKEN", "HOST", "PID", "QUEUED", "AGE", "VALUE" }
-local IS_NUMBER = { [4] = true, [6] = true, [8] = true }
+M.head = { "NAME", "MODE", "STATE", "TOKEN", "HOST", "PID", "QUEUED", "AGE", "VALUE" }
+M.is_number = { [4] = true, [6] = true, [8] = true }
+M.nothing = "No lock%s is held or waited for."
 
 local NOTHING = report.NOTHING
 
@@ -53,17 +54,14 @@ function M.read(client, prefix)
   return client:queues(prefix)
 end
 
-function M.format_lines(queues, prefix, screen)
+function M.format_rows(queues)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do
     for i, entry in ipairs(queue.entries) do
       rows[#rows + 1] = row_of(i == 1 and report.format_name(queue.name) or "", entry, now)
     end
   end
-  if not rows[1] then
-    return { report.format_nothing("No lock%s is held or waited for.", prefix, screen) }
-  end
-  return report.format_table(HEAD, rows, IS_NUMBER, screen)
+  return rows
 end
 
 -- If the table is too wide for the screen, first the column VALUE is cut, then NAME.
@@ -88,18 +86,13 @@ function M.format_summary(queues)
     #queues == 1 and "" or "s", waiters, waiters == 1 and "" or "s")
 end
 
--- The JSON is a list of { name, entries, other_keys }.
-function M.format_json(queues)
-  local parts = {}
-  for i, queue in ipairs(queues) do
-    local entries = {}
-    for k, entry in ipairs(queue.entries) do
-      entries[k] = json.encode(entry)
-    end
-    parts[i] = ('{"name":%s,"other_keys":%d,"entries":[%s]}'):format(json.encode(queue.name),
-      queue.other_keys, table.concat(entries, ","))
+function M.format_json(queue)
+  local entries = {}
+  for i, entry in ipairs(queue.entries) do
+    entries[i] = json.encode(entry)
   end
-  return "[" .. table.concat(parts, ",") .. "]"
+  return ('{"name":%s,"other_keys":%d,"entries":[%s]}'):format(json.encode(queue.name),
+    queue.other_keys, table.concat(entries, ","))
 end
 
 -- ---- break ----

@@ -190,15 +190,6 @@ function M.format_table(head, rows, is_number, screen)
   return lines
 end
 
---- Returns the line that replaces an empty table, cut to the screen if `screen` is given (see
--- M.format_table). "%s" in `format` stands for the words about the beginning of the names,
--- `prefix`; nil: all names.
-function M.format_nothing(format, prefix, screen)
-  local which = prefix and (" whose name begins with %s"):format(quote(prefix)) or ""
-  local text = format:format(which)
-  return screen and M.cut(text, screen.width) or text
-end
-
 -- ---- JSON ----
 
 -- Returns the JSON escape, such as \u009b, of a UTF-8 sequence of two or three bytes.

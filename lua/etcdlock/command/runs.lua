@@ -5,14 +5,15 @@ local report = require "etcdlock.command.report"
 
 local M = {}
 
-local HEAD = { "NAME", "ENDED", "AGE", "TOOK", "HOST", "PID" }
-local IS_NUMBER = { [3] = true, [4] = true, [6] = true }
+M.head = { "NAME", "ENDED", "AGE", "TOOK", "HOST", "PID" }
+M.is_number = { [3] = true, [4] = true, [6] = true }
+M.nothing = "No run%s is recorded."
 
 function M.read(client, prefix)
   return client:runs(prefix)
 end
 
-function M.format_lines(runs, prefix, screen)
+function M.format_rows(runs)
   local rows, now = {}, os.time()
   for i, run in ipairs(runs) do
     rows[i] = {
@@ -24,10 +25,7 @@ function M.format_lines(runs, prefix, screen)
       ("%.0f"):format(run.pid),
     }
   end
-  if not rows[1] then
-    return { report.format_nothing("No run%s is recorded.", prefix, screen) }
-  end
-  return report.format_table(HEAD, rows, IS_NUMBER, screen)
+  return rows
 end
 
 -- If the table is too wide for the screen, the column NAME is cut.
@@ -37,13 +35,6 @@ function M.format_summary(runs)
   return ("%s  %d run%s"):format(os.date "%H:%M:%S", #runs, #runs == 1 and "" or "s")
 end
 
--- The JSON is a list of the runs that client:runs returns.
-function M.format_json(runs)
-  local parts = {}
-  for i, run in ipairs(runs) do
-    parts[i] = json.encode(run)
-  end
-  return "[" .. table.concat(parts, ",") .. "]"
-end
+M.format_json = json.encode
 
 return M

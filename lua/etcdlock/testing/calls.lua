@@ -208,6 +208,15 @@ local function take(call)
   end
 end
 
+-- Calls fn(lock) and returns its results. If `is_lost`, the hold is lost at the end.
+local function call_and_lose(fn, lock, is_lost)
+  local results = call_inside(nil, fn, lock)
+  if is_lost and lock:_left() then
+    M.end_hold(lock, "expired")
+  end
+  return unpack_list(results, 1, results.n)
+end
+
 -- A call that passes a lock to a function, which is the last argument. "lost" is a loss at the end
 -- of the function.
 local function take_with(call, _, args)
@@ -221,11 +230,7 @@ local function take_with(call, _, args)
       refused = outcome
       return
     end
-    local results = call_inside(nil, fn, lock)
-    if outcome and lock:_left() then
-      M.end_hold(lock, "expired")
-    end
-    return unpack_list(results, 1, results.n)
+    return call_and_lose(fn, lock, outcome)
   end
   return function()
     return refused and fail(call, refused)
@@ -244,11 +249,7 @@ local function run_once(call, _, args)
     return nil, fail(call, outcome)
   end
   args[args.n] = function(lock)
-    local results = call_inside(nil, fn, lock)
-    if outcome and lock:_left() then
-      M.end_hold(lock, "expired")
-    end
-    return unpack_list(results, 1, results.n)
+    return call_and_lose(fn, lock, outcome)
   end
 end
 
