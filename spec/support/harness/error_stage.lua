@@ -115,7 +115,8 @@ function Stage.within(low, high, run)
   local from = wait.now()
   local results = { run() }
   local took = wait.now() - from
-  assert.is_true(took >= low and took <= high, ("took %.3f s"):format(took))
+  -- a timeout of the client may end 1 ms early, because its clock counts milliseconds
+  assert.is_true(took >= low - 0.001 and took <= high, ("took %.4f s"):format(took))
   return (table.unpack or unpack)(results, 1, 3)
 end
 
