@@ -1,5 +1,5 @@
--- Tests that a server without a TLS version, cipher or curve in common with the client is reported
--- as such at once, not as unreachable.
+-- Tests that a server without a TLS version, cipher, curve or application protocol in common with
+-- the client is reported as such at once, not as unreachable.
 -- Needs: one plain member.
 
 -- SOON is much less than TIMEOUT: the failure is reported at once, not at the timeout.
@@ -12,12 +12,16 @@ local certs, ca, cert
 
 -- Starts `openssl s_server` with the arguments |...|, which may allow insecure versions; returns
 -- its endpoint.
-local function serve(...)
+local function start(...)
   local server = proc.talk {
-    "openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", cert.cert, "-key", cert.key,
-    "-alpn", "h2", ...,
+    "openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", cert.cert, "-key", cert.key, ...,
   }
   return "https://127.0.0.1:" .. server:expect "^ACCEPT .*:(%d+)"
+end
+
+-- The same for a server that offers HTTP/2 in the handshake.
+local function serve(...)
+  return start("-alpn", "h2", ...)
 end
 
 local function connect(...)
@@ -80,4 +84,24 @@ describe("a member that speaks only TLS 1.1", function()
     assert(assert(client:lock "a"):unlock())
     assert.is_true(wait.now() - from < SOON)
   end)
+end)
+
+-- Regression 278. The message said that the server does not speak HTTP/2, and `doctor` advised to
+-- use another port. gRPC requires ALPN, which a proxy that terminates TLS must be told to use.
+describe("a server that terminates TLS", function()
+  local REMEDY = "give etcd's client port, or enable h2 in the proxy that terminates TLS"
+
+  for name, args in pairs {
+    ["without ALPN"] = {},
+    ["with ALPN for HTTP/1.1 only"] = { "-alpn", "http/1.1" },
+  } do
+    it(name .. ' makes calls fail with "protocol", and doctor tells the remedy', function()
+      local endpoint = start((table.unpack or unpack)(args))
+      assert_refused("protocol", 'does not select HTTP/2 %(ALPN "h2"%); ' .. REMEDY .. "$",
+        function() return connect(endpoint):lock "a" end)
+      local out, status = command.run { "--endpoints", endpoint, "--cacert", ca.cert, "doctor" }
+      assert.equal(1, status)
+      assert.matches('(ALPN "h2")\n         -> ' .. REMEDY .. "\n", out, 1, true)
+    end)
+  end
 end)

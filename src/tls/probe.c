@@ -477,6 +477,18 @@ static bool set_not_etcd(const probe *p, el_error *err) {
   return true;
 }
 
+/* gRPC requires ALPN, so no option could make the connection work. Returns true, so that its callers
+ * can return the result. */
+static bool set_no_alpn(const probe *p, el_error *err) {
+  el_error_set(err, EL_PROTOCOL,
+               ETCD_AT
+               "the TLS handshake does not select HTTP/2 (ALPN \"h2\"); "
+               "give etcd's client port, or enable h2 in the proxy that "
+               "terminates TLS",
+               p->address);
+  return true;
+}
+
 /* Returns true, so that set_alert can return its result. */
 static bool set_nothing_in_common(const probe *p, el_error *err) {
   el_error_set(
@@ -497,7 +509,7 @@ static bool set_alert(const probe *p, const el_probe_handshake *hs,
     case SSL_AD_INSUFFICIENT_SECURITY:
       return set_nothing_in_common(p, err);
     case SSL_AD_NO_APPLICATION_PROTOCOL:
-      return set_not_etcd(p, err);
+      return set_no_alpn(p, err);
     case SSL_AD_HANDSHAKE_FAILURE:
       /* Up to TLS 1.2, an OpenSSL server sends this alert if the client certificate is missing. */
       if (!hs->is_cert_requested) return set_nothing_in_common(p, err);
@@ -608,7 +620,7 @@ static bool probe_tls(probe *p, el_error *err) {
   }
   if (hs.alert != 0) return set_alert(p, &hs, err);
   if (hs.failure != 0) return set_failure(p, &hs, err);
-  return hs.is_done && !hs.has_h2 && set_not_etcd(p, err);
+  return hs.is_done && !hs.has_h2 && set_no_alpn(p, err);
 }
 
 /* The probe of a client that uses no TLS. An etcd with TLS only closes the connection when HTTP/2
