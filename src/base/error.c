@@ -145,6 +145,9 @@ static const struct {
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,
      "the endpoint is not an etcd v3 client port"},
+    /* A proxy limits what a client may send in a call. */
+    {GRPC_UNKNOWN, "status: 413", EL_INVALID, DEFINITE,
+     "raise the proxy's limit of a request body (nginx: client_max_body_size)"},
     {GRPC_DATA_LOSS, "corrupt cluster", EL_UNAVAILABLE, DEFINITE,
      "etcd refuses all writes until its CORRUPT alarm is disarmed"},
     {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | UNANSWERED,
@@ -177,6 +180,8 @@ static const struct {
     {"Transport closed", "the server has closed the connection", false},
     {"Received message larger than max", "the answer is too large", false},
     {"Buffers full", "the answers of the server take too much memory", false},
+    {"header with status",
+     "a proxy or web server has answered in place of etcd, HTTP status", true},
     {"Too many open files",
      "this process cannot open a socket (ulimit -n, RLIMIT_NOFILE)", false},
     {"Cannot allocate memory",

@@ -32,6 +32,7 @@ local REMEDIES = {
   { "no connection in time", "the member is down, or a firewall drops packets" },
   { "too few streams", "raise --max-concurrent-streams of etcd, or the limit of the proxy" },
   { "no answer in time", "the member hangs or has no leader, or a firewall drops packets" },
+  { "in place of etcd", "correct the proxy, or give the address of etcd itself" },
   { "not an etcd v3 client port", "give etcd's client port: 2379, not 2380" },
   { "is self%-signed", "give that certificate with --cacert, if it is etcd's" },
   { "signed by a CA that", "give the CA of etcd's certificate with --cacert" },
