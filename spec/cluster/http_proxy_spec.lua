@@ -10,7 +10,8 @@ local TTL = 300
 describe("an nginx with grpc_pass", function()
   local nginx, endpoint
 
-  -- The requests of N locks exceed LIMIT bytes several times. One request does not.
+  -- The requests of N locks, and the messages that create N watches, exceed LIMIT bytes several
+  -- times. One request does not.
   local LIMIT, NAME = 2048, ("n"):rep(100)
 
   setup(function()
@@ -61,6 +62,20 @@ describe("an nginx with grpc_pass", function()
     assert.equal("small", etcd:get(key))
   end)
 
+  -- Regression 281. After the limit had ended the watch stream, the client created all watches on
+  -- one stream again and again. Waiters got their locks by a read, after 10 s or a TTL.
+  it("refuses a stream with too many watches, and yet each waiter gets its lock", function()
+    local client = connect { endpoints = endpoint.limited, ttl = TTL }
+    local locks = {}
+    for i, pending in ipairs(lock_all(other)) do locks[i] = clients.granted(pending) end
+    local waiters = lock_all(client)
+    etcd:await_keys(prefix, 2 * N, 10)
+    for i = N, 1, -1 do -- one by one: the watches of the others stay
+      assert.is_true(locks[i]:unlock())
+      clients.keep(clients.granted(waiters[i]))
+    end
+  end)
+
   for status, code in pairs { [404] = "protocol", [403] = "denied", [401] = "unauthenticated" } do
     it(("makes calls fail with %q if it answers with %d, which the message tells"):format(
       code, status), function()
@@ -73,6 +88,36 @@ describe("an nginx with grpc_pass", function()
       assert.matches("-> correct the proxy, or give the address of etcd itself", out, 1, true)
     end)
   end
+end)
+
+-- Regression 283. A proxy that has begun to answer when its limit is reached can only reset the
+-- stream. Then the client created all watches on one stream again and again.
+describe("a proxy that resets two watch streams", function()
+  local N_WATCHES = 4
+
+  scripted_client { ttl = TTL }
+
+  after_each(clear_etcd)
+
+  it("then gets three streams for four watches, and each waiter gets its lock", function()
+    local locks, waiters = {}, {}
+    for i = 1, N_WATCHES do
+      locks[i] = assert(other:lock("a" .. i))
+      waiters[i] = assert(client:lock_async("a" .. i))
+    end
+    wait.eventually(function() return client:stats().watches == N_WATCHES end, 5, "the watches")
+    local before = server:calls "Watch"
+    server:answer("Watch", "before", STATUS.INTERNAL, "Received RST_STREAM with error code 2", 2)
+    server:interrupt("Watch", STATUS.UNAVAILABLE, "away")
+    wait.eventually(function()
+      local calls = server:calls "Watch" - before
+      return calls == 5, calls -- two that are reset, and three with one or two watches
+    end, 10, "the streams")
+    for i, lock in ipairs(locks) do
+      assert.is_true(lock:unlock())
+      assert.is_true(clients.granted(waiters[i]):unlock())
+    end
+  end)
 end)
 
 -- What a proxy that is being reconfigured may answer to all calls for a while.

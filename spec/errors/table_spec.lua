@@ -13,7 +13,6 @@ local TROUBLE = {
   UNAVAILABLE = { "etcdserver: no leader", "etcdserver: leader changed",
     "etcdserver: request timed out, possibly due to previous leader failure" },
   UNKNOWN = { "etcdserver: server stopped" },
-  INTERNAL = { "stream terminated by RST_STREAM" },
   CANCELLED = { "context canceled" },
 }
 

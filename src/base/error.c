@@ -19,6 +19,7 @@ enum {
   GRPC_FAILED_PRECONDITION = 9,
   GRPC_OUT_OF_RANGE = 11,
   GRPC_UNIMPLEMENTED = 12,
+  GRPC_INTERNAL = 13,
   GRPC_UNAVAILABLE = 14,
   GRPC_DATA_LOSS = 15,
   GRPC_UNAUTHENTICATED = 16,
@@ -90,7 +91,8 @@ enum {
   UNANSWERED = 32,
   TOO_LARGE = 64,
   COMPACTED = 128,
-  NEW_LEADER = 256
+  NEW_LEADER = 256,
+  OVER_LIMIT = 512
 };
 
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
@@ -145,9 +147,11 @@ static const struct {
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,
      "the endpoint is not an etcd v3 client port"},
-    /* A proxy limits what a client may send in a call. */
-    {GRPC_UNKNOWN, "status: 413", EL_INVALID, DEFINITE,
+    /* A proxy limits what a client may send in a call. If it has begun to answer, it can only end the
+     * call. It may have another reason for that. */
+    {GRPC_UNKNOWN, "status: 413", EL_INVALID, DEFINITE | OVER_LIMIT,
      "raise the proxy's limit of a request body (nginx: client_max_body_size)"},
+    {GRPC_INTERNAL, "RST_STREAM", EL_UNAVAILABLE, RETRIABLE | OVER_LIMIT, NULL},
     {GRPC_DATA_LOSS, "corrupt cluster", EL_UNAVAILABLE, DEFINITE,
      "etcd refuses all writes until its CORRUPT alarm is disarmed"},
     {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | UNANSWERED,
@@ -267,6 +271,7 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_too_large = rules[i].flags & TOO_LARGE;
   err->is_compacted = rules[i].flags & COMPACTED;
   err->has_new_leader = rules[i].flags & NEW_LEADER;
+  err->is_over_limit = rules[i].flags & OVER_LIMIT;
   err->is_from_etcd = strstr(details, "etcdserver:") != NULL;
   /* gRPC reports UNKNOWN for an endpoint that it cannot use. */
   err->is_unexplained =

@@ -51,6 +51,8 @@ typedef struct el_error {
       is_busy; /* etcd answers other calls, but computes the hashes of passwords */
   /* etcd has applied the request, but the answer exceeds the size limit of a message */
   bool is_too_large;
+  /* a proxy may have ended the call because the client has sent too much in it */
+  bool is_over_limit;
   bool is_compacted;   /* the read was of a revision that etcd has compacted */
   bool has_new_leader; /* the member has just learned who leads */
   /* the request can be sent again at once, because another member or another leader may answer it */

@@ -1,4 +1,8 @@
-/* watch: the watch stream of a client, for any number of keys. */
+/* watch: the watch streams of a client, for any number of keys.
+ *
+ * One stream serves all watches, unless a proxy limits what a client may send in a call. Then the
+ * stream ends before etcd has answered all creates. The number of its watches is halved, and the
+ * others go to further streams. */
 #include "etcd/watch.h"
 
 #include <stdlib.h>
@@ -14,10 +18,17 @@
 #include "net/stream.h"
 
 enum {
-  NO_ID = -1 /* the ID in etcd's answer when it refuses to create a watch */
+  NO_ID = -1, /* the ID in etcd's answer when it refuses to create a watch */
+  /* The most streams of a client. Proxies allow about 100 on a connection, and other calls need some
+   * of them. If the last stream has too many watches, their owners only read now and then. */
+  STREAMS_MAX = 8
 };
 
+/* A stream with its watches. The first stream of the client stands for all. */
 struct el_watches {
+  int number;       /* of the stream, from 1 to STREAMS_MAX */
+  el_watches *next; /* the next stream of the client; NULL: none */
+  size_t most;      /* how many watches the stream may have */
   el_auth *auth;
   el_timers *timers;
   el_stream *st;         /* NULL: none */
@@ -28,6 +39,8 @@ struct el_watches {
   /* the ID of the oldest create on this stream that etcd has not answered. If it is above last_id,
    * all are answered. 0: no create was sent on this stream */
   int64_t unanswered_id;
+  /* the ID of the last create that was sent when the stream was opened again; 0: it was not */
+  int64_t reopened_id;
   el_timer reopen; /* opens the stream again */
   int n_reopens;   /* how often |reopen| was set since a watch was created */
   uint64_t salt;   /* a random number, for the jitter of the delay */
@@ -221,11 +234,23 @@ static void on_message(void *arg, const uint8_t *bytes, size_t len) {
 }
 
 static void open_stream(el_watches *watches);
+static void start(el_watches *watches, el_watch *watch);
+
+/* Tells whether the stream, which has ended with |err|, may have had too many watches: what was sent
+ * when it was opened again was too much for a proxy. (A stream that is older may end because of all
+ * that was sent in its life. It can be opened again.) */
+static bool has_too_many(const el_watches *watches, const el_error *err) {
+  return err->is_over_limit && watches->unanswered_id <= watches->reopened_id &&
+         HASH_COUNT(watches->by_id) > 1;
+}
 
 static void on_ended(void *arg, const el_error *err) {
   el_watches *watches = arg;
   el_auth_report(watches->auth, watches->token_number, err);
   watches->st = NULL;
+  if (has_too_many(watches, err) && watches->number < STREAMS_MAX) {
+    watches->most = HASH_COUNT(watches->by_id) / 2;
+  }
   if (watches->by_id != NULL) {
     schedule_reopen(watches);
   }
@@ -240,9 +265,9 @@ static void on_reopen(el_timer *timer) {
   watches->by_id = NULL;
   HASH_ITER(hh, old, watch, next) {
     HASH_DEL(old, watch);
-    give_id(watches, watch);
-    send_create(watches, watch);
+    start(watches, watch);
   }
+  watches->reopened_id = watches->last_id;
 }
 
 /* Opens the stream. If a token is needed first, waits for the token, and on_token then opens the
@@ -253,7 +278,7 @@ static void open_stream(el_watches *watches) {
     el_auth_await_token(watches->auth, &watches->token);
     return;
   }
-  watches->unanswered_id = 0;
+  watches->unanswered_id = watches->reopened_id = 0;
   watches->st = el_stream_open(el_auth_channel(watches->auth),
                                "/etcdserverpb.Watch/Watch", &events, watches);
   watches->token_number = el_auth_token_number(watches->auth);
@@ -287,8 +312,11 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
 
 /* ---- start and stop ---- */
 
-el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
+static el_watches *new_stream(el_auth *auth, el_timers *timers, int number,
+                              size_t most) {
   el_watches *watches = el_alloc(sizeof *watches);
+  watches->number = number;
+  watches->most = most;
   watches->auth = auth;
   watches->timers = timers;
   watches->salt = el_random();
@@ -299,7 +327,14 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   return watches;
 }
 
+el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
+  return new_stream(auth, timers, 1, SIZE_MAX);
+}
+
 void el_watches_free(el_watches *watches) {
+  if (watches->next != NULL) {
+    el_watches_free(watches->next);
+  }
   if (watches->st != NULL) {
     el_stream_close(watches->st);
   }
@@ -309,10 +344,22 @@ void el_watches_free(el_watches *watches) {
   free(watches);
 }
 
-static void start(el_watches *watches, el_watch *watch, el_bytes key,
-                  bool is_prefix) {
-  watch->key = key;
-  watch->is_prefix = is_prefix;
+/* Returns the stream after |watches|. The last one takes any number of watches. */
+static el_watches *next_stream(el_watches *watches) {
+  if (watches->next == NULL) {
+    int number = watches->number + 1;
+    watches->next = new_stream(watches->auth, watches->timers, number,
+                               number < STREAMS_MAX ? watches->most : SIZE_MAX);
+  }
+  return watches->next;
+}
+
+/* Starts |watch| on the stream |watches|, or on the first one after it that may have another
+ * watch. */
+static void start(el_watches *watches, el_watch *watch) {
+  while (HASH_COUNT(watches->by_id) >= watches->most) {
+    watches = next_stream(watches);
+  }
   give_id(watches, watch);
   if (watches->st == NULL && watches->reopen.slot == 0) {
     open_stream(watches);
@@ -323,16 +370,30 @@ static void start(el_watches *watches, el_watch *watch, el_bytes key,
 }
 
 void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
-  start(watches, watch, key, false);
+  watch->key = key;
+  watch->is_prefix = false;
+  start(watches, watch);
 }
 
 void el_watch_start_prefix(el_watches *watches, el_watch *watch,
                            el_bytes prefix) {
-  start(watches, watch, prefix, true);
+  watch->key = prefix;
+  watch->is_prefix = true;
+  start(watches, watch);
+}
+
+/* Returns the stream of |watch|, which is started, from the first one on. */
+static el_watches *stream_of(el_watches *first, const el_watch *watch) {
+  el_watches *watches = first;
+  while (find(watches, watch->id) != watch) {
+    watches = watches->next;
+  }
+  return watches;
 }
 
 void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
                    el_bytes key) {
+  watches = stream_of(watches, from);
   HASH_DEL(watches->by_id, from);
   to->key = key;
   to->id = from->id;
@@ -345,6 +406,7 @@ void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
 
 void el_watch_stop(el_watches *watches, el_watch *watch) {
   if (watch->id == 0) return;
+  watches = stream_of(watches, watch);
   HASH_DEL(watches->by_id, watch);
   if (watches->st != NULL) {
     send_cancel(watches, watch->id);
