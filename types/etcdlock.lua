@@ -67,7 +67,7 @@
 ---@field env? boolean `false`: the client ignores the environment variables (default: true)
 ---@field loop? string event loop to which waiting calls yield. `"luv"`, `"copas"`: needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always block (default: detected)
 ---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its nginx requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
----@field log? fun(event: table) function that is called with each [event](observability.md#the-log) (default: standard error: the first leaked lock)
+---@field log? fun(event: table) function that is called with each [event](observability.md#the-log) (default: standard error: lost locks and the first leaked one)
 ---@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the further events and logs their number (default: 100)
 ---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? how locks are [labelled](observability.md#metrics) in `client:metrics`. Without it, the page lacks the metrics with the label `lock` (default: none)
 

@@ -113,12 +113,12 @@ local function start(lock)
   if message then
     return fail(lock, string.format("lock %s: %s", quote(lock._name), message), code)
   end
-  local core_lock
   local limit = lock._timeout == 0 and get_try_timeout(lock) or lock._timeout
-  core_lock, message, code = client._core:lock(lock._full_name,
+  local core_lock, has_events
+  core_lock, has_events, code = client._core:lock(lock._full_name,
     lock._leader_value or label.write(lock), lock._mode, limit, lock)
   if not core_lock then
-    return fail(lock, message, code)
+    return fail(lock, has_events, code) -- has_events is the message
   end
   lock._core = core_lock
   if lock._started_at then
@@ -127,6 +127,9 @@ local function start(lock)
   local binding = runtime.bind(core_lock)
   if binding then
     lock._binding = binding
+  end
+  if has_events then
+    client._events:deliver()
   end
   return true
 end

@@ -123,8 +123,8 @@ end
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
 --   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
 --   able to write there
--- @tfield[opt="standard error: the first leaked lock"] logger log function that is called with
---   each [event](observability.md#the-log)
+-- @tfield[opt="standard error: lost locks and the first leaked one"] logger log function that is
+--   called with each [event](observability.md#the-log)
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the further events and logs their number
 -- @tfield[opt=none] patterns metrics how locks are [labelled](observability.md#metrics) in

@@ -12,6 +12,7 @@ local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
 local label = require "etcdlock.label"
 local names = require "etcdlock.names"
+local Outages = require "etcdlock.outages"
 local quote = require("etcdlock.text").quote
 local runtime = require "etcdlock.wait.runtime"
 
@@ -81,6 +82,12 @@ local KINDS = {
     return string.format("%d %s to etcd failed and will be retried: %s", event.count,
       event.count > 1 and "requests" or "request", event.message)
   end },
+  -- The end of an outage has the level of its beginning, so that a log shows both or none.
+  recovered = { "warn", function(event)
+    local more = event.count > 0 and ("; %d more %s failed"):format(event.count,
+      event.count > 1 and "requests" or "request") or ""
+    return string.format("etcd answers again after %s%s", format_seconds(event.outage), more)
+  end },
   many_clients = { "warn", function(event)
     return MANY_CLIENTS:format(event.count)
   end },
@@ -149,6 +156,7 @@ function Events.new(core_client, options, metrics)
     _windows = windows,
     -- True while a window has suppressed events.
     _has_suppressed = false,
+    _outages = Outages.new(),
     _is_logging = false,
     _has_reported_error = false, -- an error of the log function
     _has_reported_leak = false, -- without a log function
@@ -247,13 +255,13 @@ end
 local function lock_event(self, record, is_interrupt)
   local list = names_in(self, record.subject)
   if self._metrics and is_interrupt then
-    table.insert(self._unmeasured, { list[1], record.mode, record.hold })
+    table.insert(self._unmeasured, { list[1], record.mode, record.lasted })
   elseif self._metrics then
-    self._metrics:observe_hold(list[1], record.mode, record.hold)
+    self._metrics:observe_hold(list[1], record.mode, record.lasted)
   end
   local event = {
     event = record.event, ago = record.ago, name = names.join(list), mode = record.mode,
-    token = record.token, hold = record.hold,
+    token = record.token, hold = record.lasted,
   }
   if record.event == "leaked" then
     event.is_in_with = record.is_in_with
@@ -266,22 +274,41 @@ local function lock_event(self, record, is_interrupt)
   return event
 end
 
-local function cluster_event(record)
-  return {
-    event = record.event, ago = record.ago, from = record.subject, message = record.why,
-    count = record.event == "retry" and record.count or nil,
-  }
+local function log(self, event)
+  if may_log(self, event.event) then
+    call_log(self, event)
+  end
+end
+
+local function deliver_lock_event(self, event)
+  if self._log then
+    log(self, event)
+  elseif event.event == "leaked" then
+    report_leak_without_log(self, event)
+  elseif event.event == "lost" then
+    -- An end by max_hold is no error, because the program has chosen max_hold.
+    local write = event.reason == "max_hold" and runtime.advise or runtime.log
+    write(tostring(new_event(event)))
+  end
 end
 
 local function deliver_record(self, record, is_interrupt)
-  local event = record.mode and lock_event(self, record, is_interrupt) or cluster_event(record)
-  if may_log(self, event.event) then
-    call_log(self, event)
-  elseif not self._log and event.event == "leaked" then
-    report_leak_without_log(self, event)
-  elseif not self._log and event.event == "lost" then
-    -- An end by max_hold is no error, because the program has chosen max_hold.
-    runtime.advise(tostring(new_event(event)), event.reason ~= "max_hold")
+  if record.mode then
+    deliver_lock_event(self, lock_event(self, record, is_interrupt))
+  elseif record.event == "retry" then
+    self._outages:add_failures(record.why, record.count, record.ago)
+  elseif record.event == "recovered" then
+    self._outages:add_recovery(record.lasted, record.ago)
+  else
+    log(self, {
+      event = record.event, ago = record.ago, from = record.subject, message = record.why,
+    })
+  end
+end
+
+local function report_outages(self, is_final)
+  for _, event in ipairs(self._outages:take_events(is_final)) do
+    log(self, event)
   end
 end
 
@@ -314,6 +341,9 @@ function Events:deliver(is_interrupt)
     until not record
     count_dropped(self)
   end
+  if self._outages.is_active then
+    report_outages(self, false)
+  end
   if self._has_suppressed then
     report_suppressed(self, false)
   end
@@ -333,7 +363,11 @@ end
 --- Delivers the remaining events of a closed client.
 function Events:close()
   self:deliver()
-  if self._has_suppressed and not self._is_logging then
+  if self._is_logging then
+    return
+  end
+  report_outages(self, true)
+  if self._has_suppressed then
     report_suppressed(self, true)
   end
 end
@@ -372,7 +406,8 @@ end
 function Events:report_still_waiting(lock, holder)
   if may_log(self, "still_waiting") then
     call_log(self, {
-      event = "still_waiting", name = lock._name, mode = lock._mode,
+      event = "still_waiting", level = lock._mode == "leader" and "info" or nil,
+      name = lock._name, mode = lock._mode,
       wait = core.now() - lock._started_at, timeout = lock._timeout,
       holder = holder,
     })
@@ -398,10 +433,12 @@ function Events:report_not_acquired(lock, message, code)
   if self._metrics then
     self._metrics:count_failure(lock, code)
   end
+  -- A candidate of an election is a standby as long as another one leads.
+  local is_expected = code == "locked" or code == "timeout" and lock._mode == "leader"
   if may_log(self, "not_acquired") then
     call_log(self, {
-      event = "not_acquired", level = code == "locked" and "info" or nil, name = lock._name,
-      mode = lock._mode, wait = core.now() - lock._started_at,
+      event = "not_acquired", level = is_expected and "info" or nil,
+      name = lock._name, mode = lock._mode, wait = core.now() - lock._started_at,
       code = code, message = message,
     })
   end

@@ -105,9 +105,17 @@ local function start_etcd()
   return nil, "testing.start: etcd has not started: " .. message, code
 end
 
+-- The default log function. Tests lose locks on purpose, so only leaked locks are reported.
+local function report_leak(event)
+  if event.event == "leaked" then
+    io.stderr:write(tostring(event), "\n")
+  end
+end
+
 --- Starts an etcd for the tests of this process, or uses the one at the option `endpoints`. From
 -- then on `opts`, with the address, are the defaults of `etcdlock.connect`. So the program uses
--- this etcd, too, unless it names endpoints. Call `start` before the program connects.
+-- this etcd, too, unless it names endpoints. Call `start` before the program connects. Without the
+-- option `log`, leaked locks are reported on standard error, and lost locks are not.
 --
 -- The private etcd is the program `etcd` in `PATH`. Later calls start no second one. It ends, and
 -- its data are removed, by `testing.stop`, or when the process ends.
@@ -123,7 +131,9 @@ function M.start(opts)
   if not endpoints then
     return nil, message, code
   end
-  defaults = merge({ endpoints = endpoints, env = opts.endpoints ~= nil }, opts)
+  defaults = merge({
+    endpoints = endpoints, env = opts.endpoints ~= nil, log = report_leak,
+  }, opts)
   return type(endpoints) == "table" and table.concat(endpoints, ",") or endpoints
 end
 

@@ -231,6 +231,63 @@ describe("the log function", function()
     assert.equal(client:stats().failed_attempts, count)
   end)
 
+  -- Regression 284. Each failed attempt was a line: 42 in 30 s in each process. No line said that
+  -- etcd answered again.
+  it('gets one "retry" in 10 s for a cause, and one "recovered" when etcd answers again', function()
+    local client, server, first, second
+    local function counts() return { #of_kind "retry", #of_kind "recovered" } end
+    local function fail_and_recover(name)
+      local failed = client:stats().failed_attempts
+      server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+      local asked = assert(client:lock_async(name))
+      wait.eventually(function()
+        assert(client:metrics()) -- delivers events
+        return client:stats().failed_attempts >= failed + 3
+      end, 10, "failures")
+      server:pass()
+      clients.granted(asked):unlock()
+      assert(client:ping()) -- delivers the last event
+      return counts()
+    end
+    wait.eventually(function()
+      server = clients.scripted()
+      client = connect_told { endpoints = server:endpoint() }
+      assert(client:lock "a"):unlock()
+      local from = wait.now()
+      -- The second outage is reported when 10 s are over, or at close.
+      first, second = fail_and_recover "b", fail_and_recover "c"
+      client:close()
+      return wait.now() - from < 9
+    end, 9, "two outages in less than 10 s")
+    assert.same({ { 1, 1 }, { 1, 1 }, { 2, 2 } }, { first, second, counts() })
+    local sum, recovered = 0, of_kind "recovered"[1]
+    for _, event in ipairs(told) do
+      sum = sum + ((event.event == "retry" or event.event == "recovered") and event.count or 0)
+    end
+    assert.equal(client:stats().failed_attempts, sum)
+    assert.equal("warn", recovered.level)
+    assert.is_true(recovered.outage > 0 and recovered.outage < 60, recovered.outage)
+    assert.matches("^etcdlock: etcd answers again after [%d.]+ s; %d+ more requests? failed$",
+      tostring(recovered))
+  end)
+
+  -- Regression 285. A standby that waited for the leadership was a warning after 10.5 s, and again
+  -- after each timeout.
+  it("gets no warning about a candidate while another one leads", function()
+    local client = connect_told()
+    client._long_wait = 0.2
+    clients.keep(assert(other:election "leader":campaign "other"))
+    assert_fails("timeout", client:election("leader"):campaign("me", { timeout = 0.5 }))
+    clients.keep(assert(other:lock "a"))
+    assert_fails("timeout", client:lock("a", { timeout = 0.5 }))
+    local levels = {}
+    for _, event in ipairs(told) do levels[event.name .. " " .. event.event] = event.level end
+    assert.same({
+      ["leader still_waiting"] = "info", ["leader not_acquired"] = "info",
+      ["a still_waiting"] = "warn", ["a not_acquired"] = "warn",
+    }, levels)
+  end)
+
   it('gets the events of a lock_async wait during step and cancel', function()
     local client, other = connect_told { log = function(event)
       if event.name == "a" then note(event) else note_others(event) end
@@ -388,4 +445,45 @@ it("close of a client with two endpoints reports no failover", function()
   assert.is_true(clients.granted(waiter):unlock())
   client:close()
   assert.same({ "acquired", "released" }, events)
+end)
+
+-- Regression 286. Outside of nginx a lost lock left no trace if the client had no option `log`.
+describe("outside of nginx, without a log", function()
+  -- Runs |work|, Lua text, in a program with a client; returns what it writes to standard error.
+  local function said(work)
+    local _, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
+      local etcdlock = require "etcdlock"
+      local options = { endpoints = %q, prefix = %q, ttl = 30 }
+      local client, other = etcdlock.connect(options), etcdlock.connect(options)
+      local function lose()
+        local lock = assert(client:lock "a")
+        assert(other:break_lock("a", lock:token()))
+        while client:stats().lost == 0 do client:ping() end
+        return lock
+      end
+      %s]]):format(suite.endpoint(), prefix, work) })
+    assert.equal(0, code, err)
+    return err
+  end
+
+  local LINE = '^etcdlock: lock "a": lost after [%d.]+ s, token %d+, deleted: [^\n]+\n$'
+
+  it("a lost lock is one line on standard error, whichever call finds it first", function()
+    for _, find in ipairs {
+      "local lock = lose(); assert(not lock:held() and not lock:unlock())",
+      "local lock = lose(); assert(not lock:unlock())",
+      'local lock = lose(); assert(client:lock "b"):unlock(); assert(not lock:held())',
+      "local lock = lose(); client:close()",
+    } do
+      assert.matches(LINE, said(find), 1)
+    end
+  end)
+
+  it("a lock that max_hold has ended is no line", function()
+    assert.equal("", said [[
+      local lock = assert(client:lock("a", { max_hold = 0.02 }))
+      while lock:held() do end
+      assert(not lock:unlock())
+      client:close()]])
+  end)
 end)

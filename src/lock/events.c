@@ -107,9 +107,31 @@ bool el_events_note_change(el_events *events, const el_event *event,
 }
 
 void el_events_note_failure(el_events *events, const el_error *err) {
-  if (!err->is_retriable) return;
-  el_events_note(events, &(el_event){.kind = EL_EVENT_RETRY,
-                                     .why = {err->text, strlen(err->text)}});
+  if (!err->is_retriable || !events->are_wanted) return;
+  if (err->code == EL_UNAVAILABLE && events->failing_since_ms == 0) {
+    events->failing_since_ms = el_now_ms();
+  }
+  pthread_mutex_lock(&events->mu);
+  events->has_recovered = false;
+  note(events, &(el_event){.kind = EL_EVENT_RETRY,
+                           .why = {err->text, strlen(err->text)}});
+  pthread_mutex_unlock(&events->mu);
+}
+
+void el_events_note_answer(el_events *events) {
+  int64_t now_ms;
+  if (events->failing_since_ms == 0) return;
+  now_ms = el_now_ms();
+  pthread_mutex_lock(&events->mu);
+  events->recovered =
+      (el_event){.kind = EL_EVENT_RECOVERED,
+                 .at_ms = now_ms,
+                 .count = 1,
+                 .lasted_us = (now_ms - events->failing_since_ms) * 1000};
+  events->has_recovered = true;
+  atomic_store(&events->has_some, true);
+  pthread_mutex_unlock(&events->mu);
+  events->failing_since_ms = 0;
 }
 
 bool el_events_has_some(const el_events *events) {
@@ -119,13 +141,18 @@ bool el_events_has_some(const el_events *events) {
 bool el_events_take(el_events *events, el_event *event) {
   bool has_one;
   pthread_mutex_lock(&events->mu);
-  has_one = events->n > 0;
-  if (has_one) {
+  has_one = events->n > 0 || events->has_recovered;
+  if (events->n > 0) {
     *event = events->ring[events->first];
     events->first = (events->first + 1) % EL_EVENTS_MAX;
     events->n--;
+  } else if (has_one) {
+    *event = events->recovered;
+    events->has_recovered = false;
   }
-  if (events->n == 0) atomic_store(&events->has_some, false);
+  if (events->n == 0 && !events->has_recovered) {
+    atomic_store(&events->has_some, false);
+  }
   pthread_mutex_unlock(&events->mu);
   return has_one;
 }

@@ -2,9 +2,9 @@
  *
  * The events are kept in a ring of limited size. If the ring is full, a further event is only
  * counted. While etcd is unreachable many requests fail. Failures with the same error text share
- * one event, so that they leave room for other events. If the client has neither a log nor metrics,
- * only leaked and lost locks are recorded: a leaked lock is reported in any case, a lost one in
- * nginx. */
+ * one event, so that they leave room for other events. That etcd answers again is recorded beside
+ * the ring, at most once, and is taken after all other events. If the client has neither a log nor
+ * metrics, only leaked and lost locks are recorded, because they are reported in any case. */
 #ifndef ETCDLOCK_LOCK_EVENTS_H
 #define ETCDLOCK_LOCK_EVENTS_H
 
@@ -25,6 +25,8 @@ typedef enum el_event_kind {
   EL_EVENT_LOST,     /* a hold was lost */
   EL_EVENT_FAILOVER, /* the client left a member for another one */
   EL_EVENT_RETRY,    /* a request failed with a retriable error */
+  /* etcd has answered a request after such failures */
+  EL_EVENT_RECOVERED,
   EL_EVENT_KINDS
 } el_event_kind;
 
@@ -37,13 +39,14 @@ typedef struct el_event {
   /* el_now_ms when the event, or the first of the failures, happened */
   int64_t at_ms;
   int64_t count; /* number of failures with this text; other kinds: 1 */
+  /* duration of the hold, or of the failures before etcd answered again, in microseconds */
+  int64_t lasted_us;
   /* The fields below are set in events of locks. */
   el_mode mode;    /* mode of the lock; EL_MODE_READ after a downgrade */
   bool leads;      /* as in el_lock_options */
   bool is_in_with; /* as in el_lock_options */
   el_loss loss;    /* EL_EVENT_LOST: the reason */
   int64_t token;   /* fencing token of the hold */
-  int64_t held_us; /* duration of the hold, in microseconds */
 } el_event;
 
 enum { EL_EVENTS_MAX = 128 };
@@ -54,12 +57,18 @@ typedef struct el_events {
   /* record all kinds, not only leaked and lost locks; set before the I/O thread starts */
   bool are_wanted;
   /* Set when an event is recorded or dropped, or is about to be. Cleared when el_events_take leaves
-   * the ring empty. */
+   * no event. */
   atomic_bool has_some;
+  /* when the first failure since the last answer happened (el_now_ms); 0: none. Used by the I/O
+   * thread only. */
+  int64_t failing_since_ms;
   /* guards the fields below; no other mutex is locked under it */
   pthread_mutex_t mu;
   unsigned first, n; /* index of the oldest event, number of events */
   el_event *ring;    /* EL_EVENTS_MAX events; NULL until the first */
+  /* EL_EVENT_RECOVERED, if |has_recovered|: no request has failed since */
+  el_event recovered;
+  bool has_recovered;
   /* number of events that were not recorded, because the ring was full */
   int64_t dropped[EL_EVENT_KINDS];
 } el_events;
@@ -81,14 +90,18 @@ bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to);
 
 /* el_events_note_failure records that a request failed with |err|, if |err| is retriable.
- * @thread any */
+ * @thread io */
 void el_events_note_failure(el_events *events, const el_error *err);
+
+/* el_events_note_answer records that etcd has answered a request. Does nothing unless requests have
+ * failed since the last answer. @thread io */
+void el_events_note_answer(el_events *events);
 
 /* el_events_has_some tells whether there may be events; it takes no mutex. @thread any */
 bool el_events_has_some(const el_events *events);
 
-/* el_events_take moves the oldest event of the ring to |event|, which the caller frees with
- * el_event_free. Returns false if the ring is empty. @thread any */
+/* el_events_take moves the oldest event to |event|, which the caller frees with el_event_free.
+ * Returns false if there is none. @thread any */
 bool el_events_take(el_events *events, el_event *event);
 
 /* el_events_take_dropped returns how many events of |kind| were dropped since the last call.

@@ -139,7 +139,7 @@ static el_event end_event(const el_lock *lk, el_event_kind kind) {
                     .leads = lk->leads,
                     .is_in_with = lk->is_in_with,
                     .token = lk->token,
-                    .held_us = el_lock_held_us(lk)};
+                    .lasted_us = el_lock_held_us(lk)};
 }
 
 /* Marks a hold as lost, records the event and counts the loss. Returns false if the lock is not

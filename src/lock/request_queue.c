@@ -422,6 +422,7 @@ static void note_contact(el_request_queue *queue, const el_error *err) {
   el_contact *contact = &queue->shared->contact;
   if (err->code != EL_UNAVAILABLE) {
     el_contact_reached(contact);
+    el_events_note_answer(&queue->shared->events);
   } else if (!err->has_other_member && !err->is_busy) {
     el_contact_failed(contact, err);
   }

@@ -274,7 +274,7 @@ static el_nret l_client_stats(lua_State *L) {
 /* ---- events ---- */
 
 static const char *const event_kinds[EL_EVENT_KINDS] = {
-    "leaked", "ended", "lost", "failover", "retry"};
+    "leaked", "ended", "lost", "failover", "retry", "recovered"};
 
 static void push_bytes(lua_State *L, el_bytes bytes) {
   if (bytes.data == NULL) {
@@ -285,14 +285,14 @@ static void push_bytes(lua_State *L, el_bytes bytes) {
 }
 
 static bool is_of_lock(const el_event *event) {
-  return event->kind != EL_EVENT_FAILOVER && event->kind != EL_EVENT_RETRY;
+  return event->kind == EL_EVENT_LEAKED || event->kind == EL_EVENT_ENDED ||
+         event->kind == EL_EVENT_LOST;
 }
 
 static void push_lock(lua_State *L, const el_event *event) {
   el_lua_set_text(L, "mode",
                   event->leads ? "leader" : el_mode_names[event->mode]);
   el_lua_set_rev(L, "token", event->token);
-  el_lua_set_us(L, "hold", event->held_us);
   lua_pushboolean(L, event->is_in_with);
   lua_setfield(L, -2, "is_in_with");
   if (event->loss != EL_LOSS_NONE) {
@@ -308,6 +308,7 @@ static void push_event(lua_State *L, const el_event *event) {
   el_lua_push_seconds(L, el_now_ms() - event->at_ms);
   lua_setfield(L, -2, "ago");
   el_lua_set_rev(L, "count", event->count);
+  el_lua_set_us(L, "lasted", event->lasted_us);
   push_bytes(L, event->subject);
   lua_setfield(L, -2, "subject");
   push_bytes(L, event->why);

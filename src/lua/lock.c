@@ -33,8 +33,8 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
   options->is_in_with = el_lua_field_bool(L, table, "_is_in_with");
 }
 
-/* client:lock(name, value, mode, seconds, options) requests a lock and returns its handle; or nil,
- * message, code.
+/* client:lock(name, value, mode, seconds, options) requests a lock. Returns its handle, and whether
+ * client:next_event may have an event; or nil, message, code.
  * - |mode| is a name in el_mode_names, or "leader"; nil: a plain lock.
  * - |seconds| is the timeout; nil: none.
  * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. */
@@ -43,6 +43,7 @@ static el_nret l_client_lock(lua_State *L) {
   el_lock_options options = {.name = el_lua_check_bytes(L, 2),
                              .value = el_lua_check_bytes(L, 3),
                              .timeout_ms = el_lua_opt_ms(L, 5, -1)};
+  el_shared *shared = el_client_shared(lc->client);
   el_error err;
   void **box;
   read_mode(L, 4, &options);
@@ -53,8 +54,10 @@ static el_nret l_client_lock(lua_State *L) {
   box = el_lua_new_box(L, EL_LUA_LOCK);
   el_lua_push_uservalue(L, 1); /* for call_report_leak */
   el_lua_set_uservalue(L, -2);
-  *box = el_lock_new(el_client_shared(lc->client), &options, &err);
-  return *box != NULL ? 1 : el_lua_fail(L, &err);
+  *box = el_lock_new(shared, &options, &err);
+  if (*box == NULL) return el_lua_fail(L, &err);
+  lua_pushboolean(L, el_events_has_some(&shared->events));
+  return 2;
 }
 
 /* Pushes nil if there is no outcome yet, true for success, or false, message, code. */

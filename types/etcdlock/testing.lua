@@ -14,7 +14,8 @@ local M = {}
 
 ---Starts an etcd for the tests of this process, or uses the one at the option `endpoints`. From
 ---then on `opts`, with the address, are the defaults of `etcdlock.connect`. So the program uses
----this etcd, too, unless it names endpoints. Call `start` before the program connects.
+---this etcd, too, unless it names endpoints. Call `start` before the program connects. Without the
+---option `log`, leaked locks are reported on standard error, and lost locks are not.
 ---
 ---The private etcd is the program `etcd` in `PATH`. Later calls start no second one. It ends, and
 ---its data are removed, by `testing.stop`, or when the process ends.

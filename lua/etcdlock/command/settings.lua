@@ -11,10 +11,13 @@ local CONNECT_OPTIONS = {
   "lock_delay",
 }
 
+-- The log function of all clients, because the commands report a lost lock themselves.
+local function ignore() end
+
 --- Returns the options of connect for `args`, the result of parser.parse. If an option is missing,
 -- connect itself reads its ETCDCTL_ variable. `loop` is the option `loop` of connect, or nil.
 function M.connect_options(args, loop)
-  local opts = { loop = loop }
+  local opts = { loop = loop, log = ignore }
   for _, field in ipairs(CONNECT_OPTIONS) do
     opts[field] = args[field]
   end
