@@ -1017,7 +1017,8 @@ function M.connect(opts) end
 function M.with_lock(name, opts, fn) end
 
 ---Joins several results of `client:metrics` into one page. Values with the same name and labels are
----added up. Of ages the largest counts, and of the remaining times of sessions the smallest.
+---added up. Of ages the largest counts, of the times of sessions and of `etcdlock_leader_known` the
+---smallest.
 ---@param texts string[]
 ---@return string
 function M.join_metrics(texts) end

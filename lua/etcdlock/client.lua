@@ -402,9 +402,12 @@ function Client:metrics(opts)
     return nil, message, code
   end
   if self._metrics then
-    self._metrics:measure_ages(self._held_locks)
+    self._metrics:measure(self._held_locks)
   end
-  return Metrics.format_page(self._metrics, stats, REQUESTS, self._core:alive(), labels)
+  return Metrics.format_page {
+    metrics = self._metrics, stats = stats, kinds = REQUESTS, remaining = self._core:alive(),
+    ttl = self._ttl, version = self._version, labels = labels,
+  }
 end
 
 --- Tells whether the client has a session that is known to be alive. The first use of the client
@@ -525,8 +528,8 @@ end
 check.methods(Client, "client")
 
 -- Creates the client that uses the core's client `core_client`; init.lua calls this. `settings` is
--- the result of connect_options.read.
-function Client.new(core_client, settings)
+-- the result of connect_options.read, `version` that of etcdlock.
+function Client.new(core_client, settings, version)
   loops.load()
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
   local metrics = settings.metrics and Metrics.new(settings.metrics) or nil
@@ -543,6 +546,8 @@ function Client.new(core_client, settings)
     -- Default of the option `timeout`: seconds; nil or math.huge: no limit.
     _timeout = settings.timeout or runtime.DEFAULT_TIMEOUT,
     -- Seconds after which the event `still_waiting` reports a wait.
+    _ttl = settings.ttl, -- seconds
+    _version = version,
     _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,
     _has_user = settings.user ~= nil,

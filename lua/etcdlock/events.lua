@@ -156,12 +156,14 @@ function Events.new(core_client, options, metrics)
     _windows = windows,
     -- True while a window has suppressed events.
     _has_suppressed = false,
+    -- True if the core may have dropped events that count_dropped has not counted yet.
+    _may_have_dropped = false,
     _outages = Outages.new(),
     _is_logging = false,
     _has_reported_error = false, -- an error of the log function
     _has_reported_leak = false, -- without a log function
     -- Ended holds that are not in `_metrics` yet, because Lua's garbage collector ran when their
-    -- end was reported: a list of { name, mode, seconds }.
+    -- end was reported: a list of the arguments of observe_hold.
     _unmeasured = {},
   }, Events)
   core_client:attend(self)
@@ -255,9 +257,9 @@ end
 local function lock_event(self, record, is_interrupt)
   local list = names_in(self, record.subject)
   if self._metrics and is_interrupt then
-    table.insert(self._unmeasured, { list[1], record.mode, record.lasted })
+    table.insert(self._unmeasured, { list[1], record.mode, record.lasted, record.event })
   elseif self._metrics then
-    self._metrics:observe_hold(list[1], record.mode, record.lasted)
+    self._metrics:observe_hold(list[1], record.mode, record.lasted, record.event)
   end
   local event = {
     event = record.event, ago = record.ago, name = names.join(list), mode = record.mode,
@@ -312,12 +314,15 @@ local function report_outages(self, is_final)
   end
 end
 
--- Asks the core how many events it could not record because its buffer was full, and counts these
--- events as suppressed.
+-- Asks the core how many events it could not record because its buffer was full, and counts them:
+-- as suppressed, and in the metrics.
 local function count_dropped(self)
-  for kind, count in pairs(self._log and self._core:dropped_events() or {}) do
-    if count > 0 then
+  for kind, count in pairs(self.is_on and self._core:dropped_events() or {}) do
+    if count > 0 and self._log then
       suppress(self, kind == "ended" and "released" or kind, count)
+    end
+    if count > 0 and self._metrics and (kind == "lost" or kind == "leaked") then
+      self._metrics:count_ends(kind, count)
     end
   end
 end
@@ -331,14 +336,18 @@ function Events:deliver(is_interrupt)
   end
   while self._unmeasured[1] and not is_interrupt do
     local hold = table.remove(self._unmeasured)
-    self._metrics:observe_hold(hold[1], hold[2], hold[3])
+    self._metrics:observe_hold(hold[1], hold[2], hold[3], hold[4])
   end
   local record = self._core:next_event()
   if record then
+    self._may_have_dropped = true
     repeat
       deliver_record(self, record, is_interrupt)
       record = self._core:next_event()
     until not record
+  end
+  if self._may_have_dropped and not is_interrupt then
+    self._may_have_dropped = false
     count_dropped(self)
   end
   if self._outages.is_active then

@@ -98,15 +98,23 @@ local function check_was_read(self, key)
   return nil, text:format(quote(self:name()), quote(key), message), "unread"
 end
 
+-- Returns its arguments, the results of a guarded write. Counts a failure in the metrics.
+local function count_failure(self, results, message, code, ...)
+  if not results and self._client._metrics then
+    self._client._metrics:count_failed_write(self, code)
+  end
+  return results, message, code, ...
+end
+
 -- Sends operations that write the keys in the list `keys`.
 local function send_guarded_writes(self, keys, add_operations)
   for _, key in ipairs(keys) do
     local was_read, message, code = check_was_read(self, key)
     if not was_read then
-      return nil, message, code
+      return count_failure(self, nil, message, code)
     end
   end
-  return send_guarded(self, add_operations)
+  return count_failure(self, send_guarded(self, add_operations))
 end
 
 -- ---- reads and writes ----
@@ -280,9 +288,9 @@ function M:proclaim(value)
   if not ok then
     return nil, refusal, refusal_code
   end
-  local results, message, code, is_unchanged = send(self, function(txn)
+  local results, message, code, is_unchanged = count_failure(self, send(self, function(txn)
     txn:proclaim(self._core, value)
-  end)
+  end))
   if results then
     self._leader_value = value
   elseif not is_unchanged then

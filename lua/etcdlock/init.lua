@@ -85,7 +85,7 @@ function M.connect(opts)
     return nil, message, code
   end
   runtime.connected(core_client)
-  local client = Client.new(core_client, settings)
+  local client = Client.new(core_client, settings, M._VERSION)
   check_many_clients(client)
   return client
 end
@@ -129,7 +129,8 @@ function M.with_lock(name, opts, fn)
 end
 
 --- Joins several results of `client:metrics` into one page. Values with the same name and labels
--- are added up. Of ages the largest counts, and of the remaining times of sessions the smallest.
+-- are added up. Of ages the largest counts, of the times of sessions and of
+-- `etcdlock_leader_known` the smallest.
 -- @tparam {string,...} texts
 -- @treturn string
 -- @fail never

@@ -1,5 +1,5 @@
---- Metrics of a client in Prometheus' text format (version 0.0.4): histograms of waits and holds
--- by label, the ages of the present ones, and the counters of client:stats.
+--- Metrics of a client in Prometheus' text format (version 0.0.4): figures of locks by label, such
+-- as histograms of waits and holds, and the counters of client:stats.
 --
 -- A program can use millions of lock names, and each label value costs memory here and in
 -- Prometheus. So the label of a lock is not its name. The option `metrics` gives the label: it is
@@ -29,8 +29,6 @@ local BOUNDS = {
 -- and how many units of the field one unit of the metric has (1).
 local COUNTERS = {
   { "acquired", "acquisitions_total", "Locks acquired." },
-  { "lost", "lost_locks_total", "Locks lost before they were released." },
-  { "leaked", "leaked_locks_total", "Locks garbage-collected while they were held." },
   { "failed_attempts", "request_failures_total",
     "Failed requests to etcd; each attempt of a retried request counts." },
   { "batched", "batched_requests_total",
@@ -40,6 +38,12 @@ local COUNTERS = {
     "Logins that have ended, also those that failed." },
   { "authentication_ms", "authentication_seconds_total",
     "Total time of these logins.", 1000 },
+}
+-- Counters that have the label `lock` if the client has the option `metrics`. Each entry: a field
+-- of client:stats and of a series, the name of the metric without "etcdlock_", and the help text.
+local ENDS = {
+  { "lost", "lost_locks_total", "Locks lost before they were released." },
+  { "leaked", "leaked_locks_total", "Locks garbage-collected while they were held." },
 }
 local GAUGES = {
   { "held", "held_locks", "Locks held now." },
@@ -105,19 +109,25 @@ function Metrics.new(option)
     --   wait      histogram of the times that calls have waited for a lock
     --   hold      histogram of the times for which locks were held
     --   failures  error code -> number of calls that have failed with this code
-    --   hold_age, wait_age  ages of the oldest present hold and wait, as measure_ages found them
+    --   lost, leaked    number of holds that ended in this way
+    --   failed_writes   error code -> number of guarded writes that have failed with this code
+    -- and these, as `measure` found them:
+    --   hold_age, wait_age  ages of the oldest present hold and wait
+    --   leaderships  number of elections that this client leads; nil: it never was a candidate
+    --   is_leader_known  1 if all observers know a leader, else 0; nil: there is no observer
     _series = {},
     -- Set of the locks for which calls wait. The references are weak, because a coroutine that the
     -- program drops during its wait never ends it.
     _started = setmetatable({}, { __mode = "k" }),
+    -- The observers of elections -> the name of the election. The references are weak, too.
+    _observers = setmetatable({}, { __mode = "k" }),
     -- The same series in the order in which they were added.
     _list = {},
   }, Metrics)
 end
 
--- Returns the figures for a lock. After LABELS_MAX labels, all further locks share the label OTHER.
-local function series_of(self, name, mode)
-  local label = self._label_of(name, mode) or OTHER
+-- Returns the figures of `label`. After LABELS_MAX labels, all further locks share the label OTHER.
+local function find_series(self, label)
   local series = self._series[label]
   local limit = LABELS_MAX + (self._series[OTHER] and 1 or 0)
   if not series and #self._list >= limit then
@@ -127,12 +137,16 @@ local function series_of(self, name, mode)
   if not series then
     series = {
       label = label, wait = new_histogram(), hold = new_histogram(), failures = {},
-      hold_age = 0, wait_age = 0,
+      lost = 0, leaked = 0, failed_writes = {}, hold_age = 0, wait_age = 0,
     }
     self._series[label] = series
     table.insert(self._list, series)
   end
   return series
+end
+
+local function series_of(self, name, mode)
+  return find_series(self, self._label_of(name, mode) or OTHER)
 end
 
 -- Returns the figures of `lock`, for which a call waits no longer.
@@ -146,9 +160,19 @@ function Metrics:observe_wait(lock, seconds)
   observe(end_wait(self, lock).wait, seconds)
 end
 
---- Records that a hold ended after `seconds`.
-function Metrics:observe_hold(name, mode, seconds)
-  observe(series_of(self, name, mode).hold, seconds)
+--- Records that a hold ended after `seconds`. `reason` is "lost", "leaked", or another value.
+function Metrics:observe_hold(name, mode, seconds, reason)
+  local series = series_of(self, name, mode)
+  observe(series.hold, seconds)
+  if reason == "lost" or reason == "leaked" then
+    series[reason] = series[reason] + 1
+  end
+end
+
+--- Counts `count` holds that ended for `reason`, "lost" or "leaked", and whose locks are unknown.
+function Metrics:count_ends(reason, count)
+  local series = find_series(self, OTHER)
+  series[reason] = series[reason] + count
 end
 
 --- Counts a call that failed to acquire a lock, by the `code` that it returned.
@@ -157,11 +181,26 @@ function Metrics:count_failure(lock, code)
   failures[code] = (failures[code] or 0) + 1
 end
 
--- ---- the ages of present holds and waits ----
+--- Counts a guarded write of `lock` that failed, by the `code` that it returned.
+function Metrics:count_failed_write(lock, code)
+  local failed_writes = series_of(self, lock:names()[1], lock._mode).failed_writes
+  failed_writes[code] = (failed_writes[code] or 0) + 1
+end
+
+-- ---- present holds, waits and leaders ----
 
 --- Records that a call waits for `lock` from now on.
 function Metrics:begin_wait(lock)
   self._started[lock] = true
+  if lock._mode == "leader" then
+    local series = series_of(self, lock._name, lock._mode)
+    series.leaderships = series.leaderships or 0
+  end
+end
+
+--- Adds an observer of the election `name`.
+function Metrics:add_observer(observer, name)
+  self._observers[observer] = name
 end
 
 local function note_age(self, field, lock, seconds)
@@ -171,10 +210,23 @@ local function note_age(self, field, lock, seconds)
   end
 end
 
+local function measure_observers(self)
+  for observer, name in pairs(self._observers) do
+    local is_known = observer:_knows_leader()
+    if is_known ~= nil then
+      local series = series_of(self, name, "leader")
+      series.is_leader_known = math.min(series.is_leader_known or 1, is_known and 1 or 0)
+    end
+  end
+end
+
 --- Measures the ages of all present holds, which are in `held_locks` (held_locks.lua), and waits.
-function Metrics:measure_ages(held_locks)
+-- Also finds out which elections this client leads, and which leaders its observers know.
+function Metrics:measure(held_locks)
   for _, series in ipairs(self._list) do
     series.hold_age, series.wait_age = 0, 0
+    series.leaderships = series.leaderships and 0
+    series.is_leader_known = nil
   end
   for lock in pairs(self._started) do
     -- nil: the wait goes on. A wait that ended with its nginx request stays in `_started`.
@@ -185,7 +237,12 @@ function Metrics:measure_ages(held_locks)
   -- After the waits: so no wait seems to be older than the hold for whose end it waits.
   held_locks:visit(function(lock)
     note_age(self, "hold_age", lock, lock._core:held_for())
+    if lock._mode == "leader" then
+      local series = series_of(self, lock._name, lock._mode)
+      series.leaderships = (series.leaderships or 0) + 1
+    end
   end)
+  measure_observers(self)
 end
 
 -- ---- the text format ----
@@ -219,18 +276,32 @@ local function format_labels(labels)
   return table.concat(parts, ",")
 end
 
+-- Returns the labels of `common` whose names are not in `own`, then those of `own`.
+local function merge_labels(common, own)
+  local list, names = {}, {}
+  for _, pair in ipairs(own) do
+    names[pair[1]] = true
+  end
+  for _, pair in ipairs(common) do
+    list[#list + 1] = not names[pair[1]] and pair or nil
+  end
+  for _, pair in ipairs(own) do
+    list[#list + 1] = pair
+  end
+  return list
+end
+
 -- Returns the page of `families`, a list of
 -- { name =, type =, help =, samples = { { value, labels, suffix of the name }, … } }. In a sample,
 -- `labels` (a list of { name, value }) and the suffix may be missing. Each sample also gets
--- `common_labels`.
+-- `common_labels`, unless it has a label of that name.
 local function format_families(families, common_labels)
   local lines, common = {}, format_labels(common_labels)
   for _, family in ipairs(families) do
     lines[#lines + 1] = string.format("# HELP %s %s", family.name, family.help)
     lines[#lines + 1] = string.format("# TYPE %s %s", family.name, family.type)
     for _, sample in ipairs(family.samples) do
-      local own = format_labels(sample[2] or {})
-      local labels = common .. (common ~= "" and own ~= "" and "," or "") .. own
+      local labels = sample[2] and format_labels(merge_labels(common_labels, sample[2])) or common
       lines[#lines + 1] = string.format("%s%s%s %s", family.name, sample[3] or "",
         labels ~= "" and "{" .. labels .. "}" or "", format_value(sample[1]))
     end
@@ -274,28 +345,76 @@ local function add_histogram(samples, label, buckets)
   samples[#samples + 1] = { count, { { "lock", label } }, "_count" }
 end
 
-local function add_lock_families(self, families)
-  local wait, hold, wait_age, hold_age, failures = {}, {}, {}, {}, {}
+-- Returns the samples of `field`, a field of the series that contains a number. A series without it
+-- has no sample.
+local function number_samples(self, field)
+  local samples = {}
   for _, series in ipairs(self._list) do
-    add_histogram(wait, series.label, series.wait)
-    add_histogram(hold, series.label, series.hold)
-    wait_age[#wait_age + 1] = { series.wait_age, { { "lock", series.label } } }
-    hold_age[#hold_age + 1] = { series.hold_age, { { "lock", series.label } } }
-    for _, code in ipairs(check.sorted_keys(series.failures)) do
-      local labels = { { "lock", series.label }, { "code", code } }
-      failures[#failures + 1] = { series.failures[code], labels }
+    if series[field] then
+      samples[#samples + 1] = { series[field], { { "lock", series.label } } }
     end
   end
-  table.insert(families, { name = "etcdlock_wait_seconds", type = "histogram", samples = wait,
-    help = "Seconds from the call to the grant of a lock." })
-  table.insert(families, { name = "etcdlock_hold_seconds", type = "histogram", samples = hold,
-    help = "Seconds from the grant of a lock to its release or loss." })
-  table.insert(families, { name = "etcdlock_oldest_wait_seconds", type = "gauge",
-    samples = wait_age, help = "Age of the oldest present wait for a lock; 0 without one." })
-  table.insert(families, { name = "etcdlock_oldest_hold_seconds", type = "gauge",
-    samples = hold_age, help = "Age of the oldest present hold of a lock; 0 without one." })
-  table.insert(families, { name = "etcdlock_acquire_failures_total", type = "counter",
-    samples = failures, help = "Calls that failed to acquire a lock, by code." })
+  return samples
+end
+
+-- Returns the samples of a field that contains a table code -> number.
+local function code_samples(self, field)
+  local samples = {}
+  for _, series in ipairs(self._list) do
+    for _, code in ipairs(check.sorted_keys(series[field])) do
+      local labels = { { "lock", series.label }, { "code", code } }
+      samples[#samples + 1] = { series[field][code], labels }
+    end
+  end
+  return samples
+end
+
+local function histogram_samples(self, field)
+  local samples = {}
+  for _, series in ipairs(self._list) do
+    add_histogram(samples, series.label, series[field])
+  end
+  return samples
+end
+
+-- The metrics that need the option `metrics`. Each entry: the name without "etcdlock_", the type,
+-- the function that returns the samples, the field of a series, and the help text.
+local LOCK_FAMILIES = {
+  { "wait_seconds", "histogram", histogram_samples, "wait",
+    "Seconds from the call to the grant of a lock." },
+  { "hold_seconds", "histogram", histogram_samples, "hold",
+    "Seconds from the grant of a lock to its release or loss." },
+  { "oldest_wait_seconds", "gauge", number_samples, "wait_age",
+    "Age of the oldest present wait for a lock; 0 without one." },
+  { "oldest_hold_seconds", "gauge", number_samples, "hold_age",
+    "Age of the oldest present hold of a lock; 0 without one." },
+  { "acquire_failures_total", "counter", code_samples, "failures",
+    "Calls that failed to acquire a lock, by code." },
+  { "guarded_write_failures_total", "counter", code_samples, "failed_writes",
+    "Guarded writes that failed, by code." },
+  { "leaderships", "gauge", number_samples, "leaderships",
+    "Elections that this client leads now." },
+  { "leader_known", "gauge", number_samples, "is_leader_known",
+    "Whether all observers of the election know a leader: 1 or 0." },
+}
+
+local function add_lock_families(self, families)
+  for _, row in ipairs(LOCK_FAMILIES) do
+    families[#families + 1] = {
+      name = "etcdlock_" .. row[1], type = row[2], samples = row[3](self, row[4]), help = row[5],
+    }
+  end
+end
+
+-- Adds the counters of ENDS: without `self`, which is nil without the option `metrics`, one sample
+-- of `stats`.
+local function add_end_families(self, families, stats)
+  for _, row in ipairs(ENDS) do
+    families[#families + 1] = {
+      name = "etcdlock_" .. row[2], type = "counter", help = row[3],
+      samples = self and number_samples(self, row[1]) or { { stats[row[1]] } },
+    }
+  end
 end
 
 local function add_stats_families(families, list, kind, stats)
@@ -305,15 +424,26 @@ local function add_stats_families(families, list, kind, stats)
   end
 end
 
---- Returns the page of a client. `metrics`: the client's object of this class, or nil. `stats`: the
--- result of client:stats. `kinds`: a list of the fields of `stats` that count requests, one field
--- for each kind. `remaining`: seconds for which the session's lease is proven, 0 without a session.
--- `labels`: the result of check_labels; all samples get these labels.
-function Metrics.format_page(metrics, stats, kinds, remaining, labels)
+local function lua_version()
+  local jit = rawget(_G, "jit")
+  return jit and jit.version or _VERSION
+end
+
+--- Returns the page of a client. Fields of `figures`:
+--   metrics    the client's object of this class, or nil
+--   stats      the result of client:stats
+--   kinds      list of the fields of `stats` that count requests, one field for each kind
+--   remaining  seconds for which the session's lease is proven, 0 without a session
+--   ttl        the option `ttl`
+--   version    version of etcdlock
+--   labels     the result of check_labels; all samples get these labels
+function Metrics.format_page(figures)
   local families, requests = {}, {}
+  local metrics, stats, kinds = figures.metrics, figures.stats, figures.kinds
   if metrics then
     add_lock_families(metrics, families)
   end
+  add_end_families(metrics, families, stats)
   add_stats_families(families, COUNTERS, "counter", stats)
   for i, kind in ipairs(kinds) do
     requests[i] = { stats[kind], { { "kind", kind } } }
@@ -322,9 +452,14 @@ function Metrics.format_page(metrics, stats, kinds, remaining, labels)
     help = "Requests sent to etcd, by kind." })
   add_stats_families(families, GAUGES, "gauge", stats)
   table.insert(families, { name = "etcdlock_session_remaining_seconds", type = "gauge",
-    samples = { { remaining } },
+    samples = { { figures.remaining } },
     help = "Seconds for which the session's lease is proven; 0 without a session." })
-  return format_families(families, labels)
+  table.insert(families, { name = "etcdlock_session_ttl_seconds", type = "gauge",
+    samples = { { figures.ttl } }, help = "TTL of the session's lease, the option ttl." })
+  table.insert(families, { name = "etcdlock_build_info", type = "gauge",
+    samples = { { 1, { { "version", figures.version }, { "lua", lua_version() } } } },
+    help = "Versions of etcdlock and Lua, as labels; the value is 1." })
+  return format_families(families, figures.labels)
 end
 
 -- ---- one page of several ----
@@ -339,6 +474,9 @@ local JOIN = {
   etcdlock_oldest_wait_seconds = math.max,
   etcdlock_oldest_hold_seconds = math.max,
   etcdlock_session_remaining_seconds = min_of_sessions,
+  etcdlock_session_ttl_seconds = math.min,
+  etcdlock_leader_known = math.min,
+  etcdlock_build_info = math.max,
 }
 
 local function add(a, b)

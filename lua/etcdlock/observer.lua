@@ -174,6 +174,15 @@ function Observer:next(timeout)
   return fail_at_timeout(self, timeout)
 end
 
+-- Returns true if the observer knows a leader; false if nobody leads, or the last read has failed;
+-- nil if the observer has ended.
+function Observer:_knows_leader()
+  if not self._watcher or not self._watcher:changes() then
+    return nil
+  end
+  return self._leader ~= false and not self._failure
+end
+
 -- Calls `next`, for the loop `for value, key, token in observer do`. The loop ends when the
 -- observer is closed, or the nginx worker exits (`premature`). Any other failure is raised.
 function Observer:__call()
@@ -214,7 +223,7 @@ check.methods(Observer, "observer")
 function Observer.new(election)
   local client = election._client
   local watcher, message, code = client._core:watch(election._full_name .. "/")
-  return setmetatable({
+  local self = setmetatable({
     _client = client,
     _election = election,
     _name = election._name,
@@ -231,6 +240,10 @@ function Observer.new(election)
     _read_at = 0, -- time (core.now) of the next read if no change is reported
     _failure = nil, -- message of the last read if it failed with "unavailable"; else nil
   }, Observer)
+  if client._metrics then
+    client._metrics:add_observer(self, election._name)
+  end
+  return self
 end
 
 return Observer

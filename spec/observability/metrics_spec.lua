@@ -99,7 +99,126 @@ describe("the metrics of a client", function()
     assert.equal(1, page:value "etcdlock_leaked_locks_total")
     clients.keep(assert(client:lock "c"))
     client:close()
-    assert.equal(5, page_of(client):value "etcdlock_hold_seconds_count")
+    page = page_of(client)
+    assert.equal(5, page:value "etcdlock_hold_seconds_count")
+    assert.equal(1, page:value "etcdlock_lost_locks_total") -- a closed client has lost nothing
+    assert.equal(1, client:stats().lost)
+  end)
+
+  -- Regression 288. The counters of lost and leaked locks had no label `lock`.
+  it("tell the labels of lost and leaked locks, also of more than the client keeps", function()
+    -- With a log function, leaked locks are kept until the next call.
+    local client = connect { metrics = { "kept", "lost*" }, log = function() end }
+    local function ends(label)
+      local page = page_of(client)
+      return {
+        page:value("etcdlock_lost_locks_total", { lock = label }),
+        page:value("etcdlock_leaked_locks_total", { lock = label }),
+      }
+    end
+    clients.keep(assert(client:lock "kept"))
+    local lock = assert(client:lock "lost/1")
+    assert.same({ 0, 0 }, ends "lost*")
+    assert(other:break_lock("lost/1", lock:token()))
+    wait.eventually(function() return not lock:held() end)
+    assert.same({ 1, 0 }, ends "lost*")
+    local asked = {}
+    for i = 1, 200 do asked[i] = assert(client:lock_async("lost/leak" .. i, { owner = i })) end
+    for i = 1, 200 do asked[i] = clients.granted(asked[i]) end
+    asked = nil -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    assert.same({ 0, 0 }, ends "kept")
+    local leaked = client:stats().leaked -- LuaJIT may keep one handle
+    assert.is_true(leaked >= 199)
+    -- The client has kept 128 of these events. The locks of the others are unknown.
+    assert.equal(leaked, ends "lost*"[2] + ends "other"[2])
+    assert.equal(1, ends "lost*"[1] + ends "other"[1])
+  end)
+
+  -- Regression 289. No metric told whether a process leads, or knows a leader.
+  it("tell which elections the client leads, and whether its observers know a leader", function()
+    local client = connect { metrics = { "a", "b", "c" } }
+    local function figure(name, label)
+      return page_of(client):values(name, name, { lock = label })[1]
+    end
+    local function leads(label) return figure("etcdlock_leaderships", label) end
+    local function is_known(label) return figure("etcdlock_leader_known", label) end
+    assert(client:lock "c"):unlock()
+    local leader = assert(client:election "a":campaign "me")
+    local rival = assert(other:election "b":campaign "other")
+    local candidate = assert(client:election "b":campaign_async "me")
+    clients.assert_wait(candidate)
+    assert.same({ 1, 0 }, { leads "a", leads "b" })
+    assert.is_nil(leads "c" or is_known "a") -- neither elected nor observed
+    local observer = (client:election "b":observe())
+    assert.equal(0, is_known "b")
+    assert.equal("other", (observer:next(10)))
+    assert.equal(1, is_known "b")
+    local idle = (client:election "b":observe()) -- it has read no leader yet
+    assert.equal(0, is_known "b")
+    idle:close()
+    assert.equal(1, is_known "b")
+    assert(rival:resign())
+    local mine = clients.granted(candidate)
+    assert.same({ 1, 1 }, { leads "a", leads "b" })
+    assert(mine:resign() and leader:resign())
+    assert.same({ 0, 0 }, { leads "a", leads "b" })
+    wait.eventually(function() return observer:next(10) == false end)
+    assert.equal(0, is_known "b")
+    observer:close()
+    assert.is_nil(is_known "b")
+  end)
+
+  it("are 0 for a known leader while etcd does not answer the observer", function()
+    local server, client = clients.through_scripted { metrics = true }
+    clients.keep(assert(other:election "a":campaign "other"))
+    local observer = (client:election "a":observe())
+    assert.equal("other", (observer:next(10)))
+    local function is_known()
+      return page_of(client):value("etcdlock_leader_known", { lock = "*" })
+    end
+    assert.equal(1, is_known())
+    server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    observer._read_at = 0 -- now, and not after 10 s
+    assert_fails("unavailable", observer:next(1))
+    assert.equal(0, is_known())
+    server:pass()
+  end)
+
+  -- Regression 290. No metric showed a guarded write that failed.
+  it("count guarded writes that failed, by label and code", function()
+    local client = connect { metrics = { "a", "leader" } }
+    local lock = assert(client:lock "a")
+    local leader = assert(client:election "leader":campaign "me")
+    assert(lock:put("metrics/a", "1") and lock:get "metrics/a" and lock:delete "metrics/a")
+    assert(leader:proclaim "new")
+    assert.same({}, page_of(client):values("etcdlock_guarded_write_failures",
+      "etcdlock_guarded_write_failures_total"))
+    assert(other:break_lock("a", lock:token()))
+    assert(leader:resign())
+    assert_fails("lost", lock:put("metrics/a", "1"))
+    assert_fails("lost", lock:delete "metrics/a")
+    assert_fails("lost", lock:txn { { "put", "metrics/a", "1" } })
+    assert_fails("lost", lock:get "metrics/a") -- a read
+    assert_fails("not_held", leader:proclaim "newer")
+    local page = page_of(client)
+    local function count(label, code)
+      return page:value("etcdlock_guarded_write_failures_total", { lock = label, code = code })
+    end
+    assert.same({ 3, 1 }, { count("a", "lost"), count("leader", "not_held") })
+  end)
+
+  it("tell the TTL, and the versions of etcdlock and Lua", function()
+    local one, two = connect { ttl = 60 }, connect { ttl = 5 }
+    local jit = rawget(_G, "jit")
+    local info = { version = etcdlock._VERSION, lua = jit and jit.version or _VERSION }
+    local page = page_of(one, { client = "one", version = "of the program" })
+    assert.equal(60, page:value "etcdlock_session_ttl_seconds")
+    assert.equal(1, page:value("etcdlock_build_info", info))
+    local joined = exposition.read(etcdlock.join_metrics { one:metrics(), two:metrics() })
+    assert.equal(5, joined:value "etcdlock_session_ttl_seconds")
+    assert.equal(1, joined:value("etcdlock_build_info", info))
   end)
 
   it("count failed lock calls by their code", function()
@@ -238,15 +357,17 @@ describe("the metrics of a client", function()
       "etcdlock.join_metrics: texts[1] = 1, wanted a string")
   end)
 
-  it("are those of doc/observability.md, and the alerts use no other", function()
+  it("are those of doc/observability.md and the dashboard, and the alerts use no other", function()
     local client, known = connect { metrics = true }, {}
     local text = assert(read_file "doc/observability.md")
     local alerts = assert(read_file "examples/prometheus/alerts.yml")
+    local dashboard = assert(read_file "examples/prometheus/dashboard.json")
     for name in assert(client:metrics()):gmatch "# HELP (%S+)" do
       assert.is_truthy(text:find("`" .. name .. "`", 1, true), name)
+      assert.is_truthy(dashboard:find(name, 1, true), name)
       known[name] = true
     end
-    for name in (text .. alerts):gmatch "etcdlock_[%l_]+" do
+    for name in (text .. alerts .. dashboard):gmatch "etcdlock_[%l_]+" do
       assert.is_true(known[name:gsub("_bucket$", ""):gsub("_count$", "")], name)
     end
   end)

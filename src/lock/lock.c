@@ -142,8 +142,8 @@ static el_event end_event(const el_lock *lk, el_event_kind kind) {
                     .lasted_us = el_lock_held_us(lk)};
 }
 
-/* Marks a hold as lost, records the event and counts the loss. Returns false if the lock is not
- * held. */
+/* Marks a hold as lost, and records the event. Counts it as a loss, unless the program has closed the
+ * client. Returns false if the lock is not held. */
 static bool lose(el_lock *lk, el_loss loss) {
   el_error cause = {.code = EL_OK};
   el_event event;
@@ -160,7 +160,7 @@ static bool lose(el_lock *lk, el_loss loss) {
   }
   is_lost = el_events_note_change(&lk->shared->events, &event, &lk->state,
                                   EL_HOLD_HELD, EL_HOLD_LOST + (int)loss);
-  if (is_lost) {
+  if (is_lost && loss != EL_LOSS_CLOSED) {
     EL_COUNT(&lk->shared->counters, lost, 1);
   }
   return is_lost;
