@@ -48,7 +48,7 @@
 ---@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time. It should be at least four times what an answer of etcd takes: otherwise a lost packet may end a hold. If it is less than about twice that, no hold can be proven, and lock calls fail with `unavailable` and a message that gives both times (default: 10)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which locks stay taken after the TTL if their holder crashes. After an `unlock` a lock is free at once (default: 0)
 ---@field timeout? etcdlock.seconds default of the option `timeout` of a lock call; `math.huge`: no limit (default: no limit; in nginx 5)
----@field prefix? string text in front of every lock name (default: none)
+---@field prefix? string text in front of every lock name. Messages, the log and metrics show [full names](README.md#terms), with the prefix (default: none)
 ---@field cacert? string file with the CA certificates that the client trusts (default: `ETCDCTL_CACERT` or this system's CAs)
 ---@field cert? string file with the client certificate (default: `ETCDCTL_CERT`)
 ---@field key? string file with the private key of `cert` (default: `ETCDCTL_KEY`)

@@ -1,5 +1,5 @@
 -- Serves the pages of status.conf: /metrics, the metrics of all workers, and /locks, the holders
--- and waiters of all locks whose names begin with the client's prefix.
+-- and waiters of all locks whose names begin with the client's prefix. Both show full names.
 local etcdlock = require "etcdlock"
 
 local M = {}
@@ -56,9 +56,9 @@ local function mode(entry)
     or entry.permits and ("permit of %d"):format(entry.permits) or entry.mode
 end
 
--- Returns the name of `queue`, in quotes if it begins or ends with a blank.
+-- Returns the full name of `queue`, in quotes if it begins or ends with a blank.
 local function name_of(queue)
-  local name = queue.name
+  local name = M.prefix .. queue.name
   return (name:find "^%s" or name:find "%s$") and ("%q"):format(name) or name
 end
 

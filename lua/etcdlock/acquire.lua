@@ -10,7 +10,6 @@ local identify_owner = require("etcdlock.held_locks").identify_owner
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
 local names = require "etcdlock.names"
-local quote = require("etcdlock.text").quote
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
 
@@ -111,7 +110,7 @@ local function start(lock)
     message, code = client:_find_outage()
   end
   if message then
-    return fail(lock, string.format("lock %s: %s", quote(lock._name), message), code)
+    return fail(lock, string.format("lock %s: %s", names.quote(lock), message), code)
   end
   local limit = lock._timeout == 0 and get_try_timeout(lock) or lock._timeout
   local core_lock, has_events
@@ -229,7 +228,7 @@ local function find_loop(lock)
   local client = lock._client
   local loop, message, code = runtime.loop(client._wakeups.chosen)
   if message and lock._timeout ~= 0 then
-    return nil, string.format("lock %s: %s", quote(lock._name), message), code
+    return nil, string.format("lock %s: %s", names.quote(lock), message), code
   elseif message then
     lock._stops_loop = true
   end

@@ -532,7 +532,7 @@ check.methods(Client, "client")
 function Client.new(core_client, settings, version)
   loops.load()
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
-  local metrics = settings.metrics and Metrics.new(settings.metrics) or nil
+  local metrics = settings.metrics and Metrics.new(settings.metrics, settings.prefix) or nil
   return setmetatable({
     _core = core_client,
     _wakeups = wakeups,

@@ -90,7 +90,8 @@ end
 --   their holder crashes. After an `unlock` a lock is free at once
 -- @tfield[opt="no limit; in nginx 5"] seconds timeout default of the option `timeout` of a lock
 --   call; `math.huge`: no limit
--- @tfield[opt=none] string prefix text in front of every lock name
+-- @tfield[opt=none] string prefix text in front of every lock name. Messages, the log and metrics
+--   show [full names](README.md#terms), with the prefix
 -- @tfield[opt="`ETCDCTL_CACERT` or this system's CAs"] string cacert file with the CA certificates
 --   that the client trusts
 -- @tfield[opt=`ETCDCTL_CERT`] string cert file with the client certificate

@@ -130,7 +130,7 @@ function Election:name()
 end
 
 function Election:__tostring()
-  return string.format("etcdlock.election %s", quote(self._name))
+  return string.format("etcdlock.election %s", quote(self._full_name))
 end
 
 check.methods(Election, "election")

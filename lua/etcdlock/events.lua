@@ -130,8 +130,8 @@ end
 local WINDOW = 1
 
 --- Creates the object for the events of one client. `core_client` is its client of the C core. Of
--- the connect options in `options`, the object uses `log`, `log_rate` and `prefix`. `metrics` is an
--- object of metrics.lua; nil: no metrics.
+-- the connect options in `options`, the object uses `log` and `log_rate`. `metrics` is an object of
+-- metrics.lua; nil: no metrics.
 function Events.new(core_client, options, metrics)
   local windows, is_on = {}, options.log ~= nil or metrics ~= nil
   for _, kind in ipairs(Events.KINDS) do
@@ -146,7 +146,6 @@ function Events.new(core_client, options, metrics)
     _core = core_client,
     _log = options.log,
     _rate = options.log_rate,
-    _prefix = options.prefix,
     _metrics = metrics,
     -- Kind of event -> its present window. Fields of a window:
     --   from        when the window began (core.now)
@@ -241,12 +240,11 @@ local function report_leak_without_log(self, event)
   end
 end
 
--- Returns the list of a lock's names, without the client's prefix. `subject` contains the full
--- names, joined by NUL.
-local function names_in(self, subject)
+-- Returns the list of a lock's full names, which `subject` contains, joined by NUL.
+local function names_in(subject)
   local list = {}
   for name in (subject .. "\0"):gmatch "(.-)%z" do
-    list[#list + 1] = name:sub(#self._prefix + 1)
+    list[#list + 1] = name
   end
   return list
 end
@@ -255,7 +253,7 @@ end
 -- the hold to the metrics. If `is_interrupt` is true, a later call of deliver adds the duration,
 -- because the garbage collector may have interrupted a method of the metrics.
 local function lock_event(self, record, is_interrupt)
-  local list = names_in(self, record.subject)
+  local list = names_in(record.subject)
   if self._metrics and is_interrupt then
     table.insert(self._unmeasured, { list[1], record.mode, record.lasted, record.event })
   elseif self._metrics then
@@ -404,7 +402,7 @@ end
 function Events:report_waiting(lock)
   if may_log(self, "waiting") then
     call_log(self, {
-      event = "waiting", name = lock._name, mode = lock._mode,
+      event = "waiting", name = names.full_name_of(lock), mode = lock._mode,
       wait = core.now() - lock._started_at, timeout = lock._timeout,
     })
   end
@@ -416,7 +414,7 @@ function Events:report_still_waiting(lock, holder)
   if may_log(self, "still_waiting") then
     call_log(self, {
       event = "still_waiting", level = lock._mode == "leader" and "info" or nil,
-      name = lock._name, mode = lock._mode,
+      name = names.full_name_of(lock), mode = lock._mode,
       wait = core.now() - lock._started_at, timeout = lock._timeout,
       holder = holder,
     })
@@ -431,7 +429,7 @@ function Events:report_acquired(lock)
   end
   if may_log(self, "acquired") then
     call_log(self, {
-      event = "acquired", name = lock._name, mode = lock._mode, token = lock:token(),
+      event = "acquired", name = names.full_name_of(lock), mode = lock._mode, token = lock:token(),
       wait = wait,
     })
   end
@@ -447,7 +445,7 @@ function Events:report_not_acquired(lock, message, code)
   if may_log(self, "not_acquired") then
     call_log(self, {
       event = "not_acquired", level = is_expected and "info" or nil,
-      name = lock._name, mode = lock._mode, wait = core.now() - lock._started_at,
+      name = names.full_name_of(lock), mode = lock._mode, wait = core.now() - lock._started_at,
       code = code, message = message,
     })
   end
@@ -456,11 +454,11 @@ end
 --- Reports that the owner has released `lock`, after it was held for `hold` seconds.
 function Events:report_released(lock, hold)
   if self._metrics then
-    self._metrics:observe_hold(lock:names()[1], lock._mode, hold)
+    self._metrics:observe_hold(names.first_of(lock), lock._mode, hold)
   end
   if may_log(self, "released") then
     call_log(self, {
-      event = "released", name = lock:name(), mode = lock._mode, token = lock:token(),
+      event = "released", name = names.full_name_of(lock), mode = lock._mode, token = lock:token(),
       hold = hold, by = "unlock",
     })
   end
@@ -472,7 +470,7 @@ end
 -- reported, because a program raises such an error in order to catch it.
 function Events:report_raised(lock, traceback, err)
   local event = {
-    event = "raised", name = lock:name(), mode = lock._mode, token = lock:token(),
+    event = "raised", name = names.full_name_of(lock), mode = lock._mode, token = lock:token(),
     message = traceback,
   }
   if may_log(self, "raised") then

@@ -3,6 +3,7 @@
 -- @submodule lock
 local check = require "etcdlock.check"
 local lock_options = require "etcdlock.lock_options"
+local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
 
 local M = {}
@@ -27,7 +28,7 @@ local function send(self, add_operations)
   end
   -- Never reached, because the core records the loss before it passes on an answer whose guard
   -- failed.
-  return nil, string.format("lock %s was lost: its key is gone", quote(self:name())), "lost"
+  return nil, string.format("lock %s was lost: its key is gone", names.quote(self)), "lost"
 end
 
 -- Sends operations. In the same transaction etcd checks that the create_revision of the lock's key
@@ -95,7 +96,7 @@ local function check_was_read(self, key)
   end
   local text = "lock %s: the last read of key %s failed, so it cannot be written; read it first"
     .. " (%s)"
-  return nil, text:format(quote(self:name()), quote(key), message), "unread"
+  return nil, text:format(names.quote(self), quote(key), message), "unread"
 end
 
 -- Returns its arguments, the results of a guarded write. Counts a failure in the metrics.
@@ -129,7 +130,7 @@ local function check_may_write(self, where)
     text = "%s: lock:downgrade has made lock %s a read hold, which cannot write;"
       .. " write before lock:downgrade, or take a new write lock"
   end
-  check.raise(string.format(text, where, quote(self:name())))
+  check.raise(string.format(text, where, names.quote(self)))
 end
 
 --- Writes a key in etcd, if the hold is still valid when etcd applies the write.
@@ -322,14 +323,14 @@ end
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
     local text = "lock:downgrade: lock %s is not a write lock; take it with client:write_lock"
-    check.raise(text:format(quote(self:name())))
+    check.raise(text:format(names.quote(self)))
   elseif not self:_left() then
     return nil, self:_not_held()
   elseif self._mode == "read" and self._downgrade ~= "unconfirmed" then
     return true
   elseif self._count > 1 then
     local text = "lock %s: a hold with count %d cannot be downgraded; first unlock it to count 1"
-    return nil, text:format(quote(self:name()), self._count), "invalid"
+    return nil, text:format(names.quote(self), self._count), "invalid"
   end
   if self._mode == "write" then
     become_reader(self)

@@ -8,6 +8,7 @@
 local coroutines = require "etcdlock.coroutines"
 local loops = require "etcdlock.wait.loop"
 local lower = require("etcdlock.text").lower
+local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
 local runtime = require "etcdlock.wait.runtime"
 local to_string = require("etcdlock.text").to_string
@@ -367,24 +368,24 @@ function HeldLocks:begin_wait(wanted)
   -- By name, because an owner may wait for thousands of locks. The tables are weak, because a
   -- coroutine that the program drops during its wait never calls end_wait. So each lock keeps the
   -- set in which it is.
-  local key, names = get_wait_key(wanted), self._waits[wanted._owner]
-  names = names or setmetatable({}, { __mode = "v" })
-  local waits = names[key] or setmetatable({}, { __mode = "k" })
+  local key, by_name = get_wait_key(wanted), self._waits[wanted._owner]
+  by_name = by_name or setmetatable({}, { __mode = "v" })
+  local waits = by_name[key] or setmetatable({}, { __mode = "k" })
   waits[wanted], wanted._waits = true, waits
-  names[key], self._waits[wanted._owner] = waits, names
+  by_name[key], self._waits[wanted._owner] = waits, by_name
 end
 
 --- Undoes begin_wait.
 function HeldLocks:end_wait(wanted)
-  local names, waits = self._waits[wanted._owner], wanted._waits
-  if not names or not waits then
+  local by_name, waits = self._waits[wanted._owner], wanted._waits
+  if not by_name or not waits then
     return
   end
   waits[wanted], wanted._waits = nil, nil
   if not next(waits) then
-    names[get_wait_key(wanted)] = nil
+    by_name[get_wait_key(wanted)] = nil
   end
-  if not next(names) then
+  if not next(by_name) then
     self._waits[wanted._owner] = nil
   end
 end
@@ -394,11 +395,11 @@ end
 -- it. If the first coroutine waits for the second one before the release, neither would ever end.
 -- Returns nil if the owner does not wait for this name.
 local function find_wait_refusal(self, wanted)
-  local names = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
-  for wait in pairs(names[get_wait_key(wanted)] or EMPTY) do
+  local by_name = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
+  for wait in pairs(by_name[get_wait_key(wanted)] or EMPTY) do
     if wait._core:wait(0) == nil and runtime.is_waiting(wait._binding) then
       local text = "lock %s: its owner waits for it already, in another coroutine"
-      return text:format(quote(wanted._name)), "deadlock"
+      return text:format(names.quote(wanted)), "deadlock"
     end
   end
 end
@@ -410,18 +411,18 @@ function HeldLocks:find_own_refusal(wanted)
   local is_writer = wanted._mode ~= "read" and wanted._mode ~= "permit"
   if is_writer and find_own_reader(self, wanted) then
     local text = "lock %s: its owner has a read hold; a read hold cannot be upgraded to write"
-    return text:format(quote(wanted._name)), "deadlock"
+    return text:format(names.quote(wanted)), "deadlock"
   end
   if wanted._mode == "leader" and find_own_of_names(self, wanted) then
     local text = "election %s: its owner holds that name already, but not with this value;"
       .. " a leader changes its value with proclaim"
-    return text:format(quote(wanted._name)), "deadlock"
+    return text:format(names.quote(wanted)), "deadlock"
   end
   local of_some = wanted._mode == "multi" and find_own_of_names(self, wanted)
   if of_some then
     local text = "lock %s: its owner holds %s already, but not all names in one hold;"
       .. " unlock that first"
-    return text:format(quote(wanted._name), quote(of_some:name())), "deadlock"
+    return text:format(names.quote(wanted), names.quote(of_some)), "deadlock"
   end
 end
 
@@ -450,7 +451,7 @@ local function find_try_refusal(self, wanted)
   local lock = find_holder(self, wanted)
   if lock then
     local text = "lock %s is held by %s"
-    return text:format(quote(wanted._name), describe_owner(lock._owner)), "locked"
+    return text:format(names.quote(wanted), describe_owner(lock._owner)), "locked"
   end
 end
 
@@ -490,7 +491,7 @@ function HeldLocks:find_refusal(wanted, loop)
     local text = "%s %s is held by %s, which cannot release it while this call waits%s"
     local noun = wanted._mode == "permit" and "semaphore" or "lock"
     local hint = loops.hint(wanted._client._wakeups.chosen)
-    return text:format(noun, quote(wanted._name), holder, hint), "deadlock"
+    return text:format(noun, names.quote(wanted), holder, hint), "deadlock"
   end
 end
 

@@ -4,7 +4,7 @@
 local check = require "etcdlock.check"
 local format_number = require("etcdlock.text").format_number
 local guarded = require "etcdlock.guarded"
-local quote = require("etcdlock.text").quote
+local names = require "etcdlock.names"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
 
@@ -51,21 +51,21 @@ function Lock:_not_held()
   end
   local reason, details = self._core:loss()
   if reason == "closed" then
-    return string.format("lock %s: the client was closed", quote(self:name())), "closed"
+    return string.format("lock %s: the client was closed", names.quote(self)), "closed"
   elseif reason then
-    return string.format("lock %s was lost: %s", quote(self:name()), details), "lost"
+    return string.format("lock %s was lost: %s", names.quote(self), details), "lost"
   elseif self._core:is_outlived() then
     local text = "lock %s ended with the nginx request that held it"
-    return text:format(quote(self:name())), "not_held"
+    return text:format(names.quote(self)), "not_held"
   end
-  return string.format("lock %s is not held", quote(self:name())), "not_held"
+  return string.format("lock %s is not held", names.quote(self)), "not_held"
 end
 
 -- Raises unless the lock is the lock of an election's leader.
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
     check.raise(string.format("%s: lock %s is not a leader's; get one by election:campaign", where,
-      quote(self:name())))
+      names.quote(self)))
   end
 end
 
@@ -165,7 +165,7 @@ function Lock:__tostring()
     local _, code = self:_not_held()
     state = code
   end
-  return string.format("etcdlock.lock %s (%s)", quote(self:name()), state)
+  return string.format("etcdlock.lock %s (%s)", names.quote(self), state)
 end
 
 -- ---- release ----
@@ -184,7 +184,7 @@ local function await_release(self)
     client:_await(waits.Released, loop, self._core, limit, self._binding)
   if released == nil then
     local text = "lock %s: etcd has not confirmed the release yet; it goes on"
-    return nil, text:format(quote(self:name())), "unavailable"
+    return nil, text:format(names.quote(self)), "unavailable"
   end
   return released, message, code
 end
@@ -205,7 +205,7 @@ end
 -- @raise never
 function Lock:unlock()
   if self._count == 0 then
-    return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
+    return nil, string.format("lock %s is not held", names.quote(self)), "not_held"
   end
   local client = self._client
   local usable, message, code = client._core:usable()
@@ -295,7 +295,7 @@ end
 function Lock:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
   if self._count == 0 then
-    return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
+    return nil, string.format("lock %s is not held", names.quote(self)), "not_held"
   end
   self._client._loss_listeners:add(self, fn)
   return true
@@ -321,7 +321,7 @@ function Lock:wait_lost(timeout)
     return nil, message, code
   elseif not ended then
     local text = "lock %s was not lost within %s s"
-    return nil, text:format(quote(self:name()), format_number("%g", timeout)), "timeout"
+    return nil, text:format(names.quote(self), format_number("%g", timeout)), "timeout"
   end
   self._client._loss_listeners:call_due()
   message, code = self:_not_held()

@@ -7,6 +7,7 @@
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local format_number = require("etcdlock.text").format_number
+local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
 local replace = require("etcdlock.text").replace
 local to_number = require("etcdlock.text").to_number
@@ -100,10 +101,11 @@ local function observe(buckets, seconds)
   buckets.sum = buckets.sum + seconds
 end
 
---- Returns empty metrics. `option` is the option `metrics` of connect.
-function Metrics.new(option)
+--- Returns empty metrics. `option` and `prefix` are the options `metrics` and `prefix` of connect.
+function Metrics.new(option, prefix)
   return setmetatable({
     _label_of = make_labeler(option),
+    _prefix = prefix,
     -- Value of the Prometheus label `lock` -> the figures with this label, a table with the fields
     --   label     the value
     --   wait      histogram of the times that calls have waited for a lock
@@ -145,14 +147,16 @@ local function find_series(self, label)
   return series
 end
 
-local function series_of(self, name, mode)
-  return find_series(self, self._label_of(name, mode) or OTHER)
+-- Returns the figures for a lock. Its label begins with the client's prefix, as its full name does.
+local function series_of(self, full_name, mode)
+  local label = self._label_of(full_name:sub(#self._prefix + 1), mode)
+  return find_series(self, label and self._prefix .. label or OTHER)
 end
 
 -- Returns the figures of `lock`, for which a call waits no longer.
 local function end_wait(self, lock)
   self._started[lock] = nil
-  return series_of(self, lock:names()[1], lock._mode)
+  return series_of(self, names.first_of(lock), lock._mode)
 end
 
 --- Records that `lock` was acquired after a wait of `seconds`.
@@ -160,9 +164,10 @@ function Metrics:observe_wait(lock, seconds)
   observe(end_wait(self, lock).wait, seconds)
 end
 
---- Records that a hold ended after `seconds`. `reason` is "lost", "leaked", or another value.
-function Metrics:observe_hold(name, mode, seconds, reason)
-  local series = series_of(self, name, mode)
+--- Records that a hold of the lock `full_name` ended after `seconds`. `reason` is "lost", "leaked",
+-- or another value.
+function Metrics:observe_hold(full_name, mode, seconds, reason)
+  local series = series_of(self, full_name, mode)
   observe(series.hold, seconds)
   if reason == "lost" or reason == "leaked" then
     series[reason] = series[reason] + 1
@@ -183,7 +188,7 @@ end
 
 --- Counts a guarded write of `lock` that failed, by the `code` that it returned.
 function Metrics:count_failed_write(lock, code)
-  local failed_writes = series_of(self, lock:names()[1], lock._mode).failed_writes
+  local failed_writes = series_of(self, names.first_of(lock), lock._mode).failed_writes
   failed_writes[code] = (failed_writes[code] or 0) + 1
 end
 
@@ -193,7 +198,7 @@ end
 function Metrics:begin_wait(lock)
   self._started[lock] = true
   if lock._mode == "leader" then
-    local series = series_of(self, lock._name, lock._mode)
+    local series = series_of(self, names.first_of(lock), lock._mode)
     series.leaderships = series.leaderships or 0
   end
 end
@@ -205,7 +210,7 @@ end
 
 local function note_age(self, field, lock, seconds)
   if lock._mode ~= "leader" then -- a leader holds, and its candidates wait, without limit
-    local series = series_of(self, lock:names()[1], lock._mode)
+    local series = series_of(self, names.first_of(lock), lock._mode)
     series[field] = math.max(series[field], seconds)
   end
 end
@@ -238,7 +243,7 @@ function Metrics:measure(held_locks)
   held_locks:visit(function(lock)
     note_age(self, "hold_age", lock, lock._core:held_for())
     if lock._mode == "leader" then
-      local series = series_of(self, lock._name, lock._mode)
+      local series = series_of(self, names.first_of(lock), lock._mode)
       series.leaderships = (series.leaderships or 0) + 1
     end
   end)

@@ -101,4 +101,20 @@ function M.join(names)
   return text:sub(1, JOINED_MAX) .. "..."
 end
 
+--- Returns the full name of `lock`, for the log; that of a multi-lock: its full names, joined.
+function M.full_name_of(lock)
+  return lock._full_names and M.join(lock._full_names) or lock._full_name
+end
+
+--- Returns the full name of `lock`; of a multi-lock, its first one.
+function M.first_of(lock)
+  return lock._full_names and lock._full_names[1] or lock._full_name
+end
+
+--- Returns the full name of `lock` in quotes, for a message. Messages have full names, because the
+-- commands take these: the reader of a message need not know the client's prefix.
+function M.quote(lock)
+  return quote(M.full_name_of(lock))
+end
+
 return M

@@ -33,7 +33,8 @@ local READ_TIMEOUT_MIN = 0.15
 
 -- Returns `text` with the name of the election in front.
 local function make_message(self, text)
-  return string.format("observer of election %s: %s", quote(self._name), text)
+  return string.format("observer of election %s: %s", quote(self._election._full_name),
+    text)
 end
 
 -- Reads the leader within `left` seconds. `changes` is the number of changes that the watch has
@@ -213,7 +214,7 @@ function Observer:__close()
 end
 
 function Observer:__tostring()
-  return string.format("etcdlock.observer %s", quote(self._name))
+  return string.format("etcdlock.observer %s", quote(self._election._full_name))
 end
 
 check.methods(Observer, "observer")
@@ -226,7 +227,6 @@ function Observer.new(election)
   local self = setmetatable({
     _client = client,
     _election = election,
-    _name = election._name,
     _watcher = watcher,
     _message = message, -- with _code, the reason for which there is no watcher; else nil
     _code = code,

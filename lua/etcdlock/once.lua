@@ -126,7 +126,8 @@ end
 
 -- A Run is one call of client:once, or one `etcdlock run --once-per`, from its start on. Fields:
 --   _client   the client
---   _name     the name of the lock
+--   _name     the name of the lock, and with the client's prefix:
+--   _full_name
 --   _key      the key of the record
 --   _started  when the run was started, before the wait for the lock (Unix seconds)
 --   _length   length of the period in seconds; math.huge: ever
@@ -139,8 +140,8 @@ Run.__index = Run
 -- Returns a new Run of the job `name` in the present period of `length` seconds (math.huge: ever).
 function M.start(client, name, length)
   return setmetatable({
-    _client = client, _name = name, _key = client._prefix .. escape_name(name) .. SUFFIX,
-    _started = os.time(), _length = length,
+    _client = client, _name = name, _full_name = client._prefix .. name,
+    _key = client._prefix .. escape_name(name) .. SUFFIX, _started = os.time(), _length = length,
   }, Run)
 end
 
@@ -174,8 +175,8 @@ end
 -- The message names the key, unless the request failed because the hold has ended.
 local function fail(self, message, code)
   if code ~= "lost" and code ~= "not_held" then
-    message = ("lock %s: the record of the last run, key %s: %s%s"):format(quote(self._name),
-      quote(self._key), message,
+    message = ("lock %s: the record of the last run, key %s: %s%s"):format(
+      quote(self._full_name), quote(self._key), message,
       code == "denied" and "; grant the user the right to read and write this key" or "")
   end
   return nil, message, code
@@ -186,7 +187,7 @@ end
 -- Returns true; or false, message and the recorded run; or nil, message, code. The code is
 -- "invalid" if the record is invalid, or more than one period in the future.
 function Run:check(lock)
-  local name, length = quote(self._name), self._length
+  local name, length = quote(self._full_name), self._length
   local text, message, code = lock:get(self._key)
   if text == nil then
     return fail(self, message, code)

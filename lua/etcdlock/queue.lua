@@ -393,7 +393,8 @@ function M:break_lock(name, token)
     return nil, message, code
   end
   local entry = find_entry(entries, token)
-  local not_held = string.format("lock %s is not held with token %.0f", quote(name), token)
+  local not_held = string.format("lock %s is not held with token %.0f", quote(self._prefix .. name),
+    token)
   if not entry or entry.held == false then
     return nil, not_held, "not_held"
   end

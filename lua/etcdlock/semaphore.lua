@@ -75,7 +75,7 @@ function Semaphore:permits()
 end
 
 function Semaphore:__tostring()
-  return string.format("etcdlock.semaphore %s (%d permit%s)", quote(self._name), self._permits,
+  return string.format("etcdlock.semaphore %s (%d permit%s)", quote(self._full_name), self._permits,
     self._permits == 1 and "" or "s")
 end
 

@@ -34,7 +34,7 @@ it("with fail_fast, calls fail at once while etcd is down, then succeed", functi
   local message = assert_fails_fast(function() return client:lock("b", { timeout = LONG }) end)
   assert.is_true(etcd:is_named(message), message)
   for _ = 1, 20 do
-    assert.matches('^lock "b": ',
+    assert.matches('^lock "' .. prefix .. 'b": ',
       assert_fails_fast(function() return client:lock "b" end))
     assert_fails_fast(function() return client:try_lock "b" end)
     assert_fails_fast(function() return lock:put("x", "y") end)

@@ -132,7 +132,7 @@ describe("the etcdlock command", function()
         "would be sent in plain text" },
     } do
       local words = case[1]
-      words[#words + 1] = "ls"
+      for _, word in ipairs { "elect", "--listen", "a" } do words[#words + 1] = word end
       local _, status, err = command.run(words, case[2])
       assert.equal(64, status, err)
       assert.is_truthy(err:find(case[3], 1, true), err)

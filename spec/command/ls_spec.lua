@@ -3,9 +3,13 @@
 
 local HOST, PID = core.host(), core.pid()
 
-local function ls(...)
-  return command.run { "--prefix", prefix, "ls", ... }
+-- Lists the locks of this file; |below|: those whose names begin with it.
+local function ls(below, ...)
+  return command.run { "ls", prefix .. (below or ""), ... }
 end
+
+-- The line that is printed if no lock of this file is in use.
+local NONE = ('No lock whose name begins with "%s" is held or waited for.'):format(prefix)
 
 -- Returns the lines of the table |out|, with single blanks, and WHEN instead of times.
 local function rows_of(out)
@@ -17,13 +21,13 @@ local function rows_of(out)
 end
 
 -- Starts `etcdlock ls --watch` at a terminal with |columns| and |rows|, with the environment
--- variables |extra| and one more option |option|.
-local function watch_at_terminal(columns, rows, extra, option)
+-- variables |extra| and the arguments |arguments| (default: for the locks of this file).
+local function watch_at_terminal(columns, rows, extra, arguments)
   local words, env = command.words()
   env.TERM = "xterm"
   for name, value in pairs(extra or {}) do env[name] = value end
-  return proc.talk(session.at_terminal(("stty cols %d rows %d; exec %s %s --prefix %s ls --watch "
-    .. "--interval 0.1 %s"):format(columns, rows, words[1], words[2], prefix, option or "")), env)
+  return proc.talk(session.at_terminal(("stty cols %d rows %d; exec %s %s ls %s --watch "
+    .. "--interval 0.1"):format(columns, rows, words[1], words[2], arguments or prefix)), env)
 end
 
 local function press_ctrl_c(screen)
@@ -33,9 +37,12 @@ end
 
 describe("etcdlock ls", function()
   it("prints that there is no lock, or [] with --json, if there is none", function()
-    assert.equal("No lock is held or waited for.\n", (ls()))
-    assert.equal("[]\n", (ls "--json"))
-    assert.equal('No lock whose name begins with "none" is held or waited for.\n', (ls "none"))
+    assert.equal(NONE .. "\n", (ls()))
+    assert.equal("[]\n", (ls("", "--json")))
+    local etcd = Etcd.start()
+    local out = command.run { "ls", "--endpoints", etcd:endpoints() }
+    etcd:stop()
+    assert.equal("No lock is held or waited for.\n", out)
   end)
 
   it("lists holders and waiters with mode, token, host, pid, time and value", function()
@@ -49,9 +56,10 @@ describe("etcdlock ls", function()
     local function row(...) return (" "):rep(select("#", ...)):gsub(".", "%%s ") :format(...) end
     assert.same({
       "NAME MODE STATE TOKEN HOST PID QUEUED AGE VALUE",
-      row("b", "read", "holds", reader:token(), HOST, PID, "WHEN", "me:"):sub(1, -2),
+      row(prefix .. "b", "read", "holds", reader:token(), HOST, PID, "WHEN", "me:"):sub(1, -2),
       row("", "write", "waits", theirs, HOST, PID, "WHEN", "-"):sub(1, -2),
-      row("stock/1", "lock", "holds", held:token(), HOST, PID, "WHEN", "order", "4711"):sub(1, -2),
+      row(prefix .. "stock/1", "lock", "holds", held:token(), HOST, PID, "WHEN", "order", "4711")
+        :sub(1, -2),
     }, rows_of(out))
     assert.equal(2, #rows_of(ls "stock/"))
     waiting:cancel()
@@ -61,7 +69,8 @@ describe("etcdlock ls", function()
     local lease = etcd:grant(60)
     etcd:put(prefix .. "theirs/" .. lease, "10.0.0.1:80", lease)
     local _, token = etcd:get(prefix .. "theirs/" .. lease)
-    assert.equal(("theirs leader holds %d - - - - 10.0.0.1:80"):format(token), rows_of((ls()))[2])
+    assert.equal(("%stheirs leader holds %d - - - - 10.0.0.1:80"):format(prefix, token),
+      rows_of((ls()))[2])
     etcd:revoke(lease)
   end)
 
@@ -72,17 +81,20 @@ describe("etcdlock ls", function()
     clients.keep(assert(client:semaphore("s", 3):lock()))
     for _, name in ipairs { " ", "a " } do clients.keep(assert(client:lock(name))) end
     local rows = rows_of((ls()))
-    for i, start in ipairs { '" " lock ', '"a " lock ', "e leader ", "s permit/3 " } do
+    for i, start in ipairs {
+      ('"%s " lock '):format(prefix), ('"%sa " lock '):format(prefix), prefix .. "e leader ",
+      prefix .. "s permit/3 ",
+    } do
       assert.equal(start, rows[i + 1]:sub(1, #start))
     end
   end)
 
   it("prints the result of client:queues as one line of JSON with --json", function()
     local held = clients.keep(assert(client:multi_lock({ "b", "a" }, { value = "v", owner = 7 })))
-    local out, status = ls "--json"
+    local out, status = ls("", "--json")
     assert.equal(0, status)
     assert.is_nil(out:find "\n.")
-    assert.same(client:queues(), json.decode(out))
+    assert.same(connect { prefix = false }:queues(prefix), json.decode(out))
     assert.equal(held:token(), json.decode(out)[2].entries[1].token)
   end)
 
@@ -93,20 +105,20 @@ describe("etcdlock ls", function()
     assert.matches("a\\x1b]0;x\\x07", out, 1, true)
     assert.is_truthy(out:find("\\x1b[31mred\\x0d\\x0a\\x07\\x7f \\xc2\\x9b \\xe2\\x80\\xae größe 锁 "
       .. "\\xff\\xc0\\xaf\n", 1, true), out)
-    local list = ls "--json"
+    local list = ls("", "--json")
     assert.is_nil(list:gsub("\n$", ""):find "%c")
     assert.is_nil(list:find "\194\155")
     assert.equal("\27[31mred\r\n\7\127 \194\155 \226\128\174 größe 锁 " .. ("\239\191\189"):rep(3),
       json.decode(list)[1].entries[1].value)
-    local _, _, err = command.run { "--prefix", prefix, "break", "\27[2J", "1" }
+    local _, _, err = command.run { "break", "\27[2J", "1" }
     assert.matches('^etcdlock: lock "\\x?%d%l?%d?%[2J" is not held with token 1\n$', err)
   end)
 
   it("prints the list repeatedly with --watch, until SIGINT", function()
-    local watch = command.start { "--prefix", prefix, "ls", "--json", "--watch", "--interval=0.1" }
+    local watch = command.start { "ls", prefix, "--json", "--watch", "--interval=0.1" }
     watch:expect "^%[%]$"
     local lock = assert(client:lock "a")
-    watch:expect '^%[{"name":"a"'
+    watch:expect('^%[{"name":"' .. prefix .. 'a"')
     assert(lock:unlock())
     watch:expect "^%[%]$"
     watch:kill "sigint"
@@ -119,12 +131,12 @@ describe("etcdlock ls", function()
   it("redraws a terminal with --watch, with a clock and counts, until Ctrl-C", function()
     local screen = watch_at_terminal(120, 24)
     screen:expect("^\27%[H" .. CLOCK .. "0 locks, 0 waiters\27%[K\r$")
-    screen:expect "^No lock is held or waited for%.\27%[K\r$"
+    screen:expect("^" .. NONE:gsub("%.$", "%%.") .. "\27%[K\r$")
     clients.keep(assert(client:lock "a"))
     local waiting = clients.ask(other, "write", "a")
     screen:expect("^\27%[J\27%[H" .. CLOCK .. "1 lock, 1 waiter\27%[K\r$")
     screen:expect "^NAME .*\27%[K\r$"
-    screen:expect "^a  +lock  +\27%[32mholds\27%[0m .*\27%[K\r$"
+    screen:expect("^" .. prefix .. "a  +lock  +\27%[32mholds\27%[0m .*\27%[K\r$")
     screen:expect "^  +write  +\27%[33mwaits\27%[0m .*\27%[K\r$"
     press_ctrl_c(screen)
     waiting:cancel()
@@ -133,7 +145,7 @@ describe("etcdlock ls", function()
   it("uses no colour at a terminal if NO_COLOR is set", function()
     clients.keep(assert(client:lock "a"))
     local screen = watch_at_terminal(120, 24, { NO_COLOR = "1" })
-    screen:expect "^a  +lock  +holds .*\27%[K\r$"
+    screen:expect("^" .. prefix .. "a  +lock  +holds .*\27%[K\r$")
     press_ctrl_c(screen)
   end)
 
@@ -142,11 +154,11 @@ describe("etcdlock ls", function()
     clients.keep(assert(client:lock("b", { value = ("v"):rep(200) })))
     clients.keep(assert(client:lock(long)))
     local screen = watch_at_terminal(160, 24)
-    screen:expect "^b  .*  vvv+…\27%[K\r$"
-    screen:expect("^" .. long .. "  ")
+    screen:expect("^" .. prefix .. "b  .*  vvv+…\27%[K\r$")
+    screen:expect("^" .. prefix .. long .. "  ")
     press_ctrl_c(screen)
     screen = watch_at_terminal(100, 24)
-    screen:expect "^größe/nnn+…  lock  "
+    screen:expect("^" .. prefix .. "größe/nnn+…  lock  ")
     press_ctrl_c(screen)
     screen = watch_at_terminal(100, 3)
     screen:expect "^3 more lines\27%[K\r$"
@@ -156,6 +168,10 @@ end)
 
 describe("etcdlock ls --runs", function()
   after_each(function() etcd:del_all(prefix) end)
+
+  local function list_runs(...)
+    return command.run { "--prefix", prefix, "ls", "--runs", ... }
+  end
 
   -- Writes the record of a run of |name| that ended |seconds| ago and took |took| seconds.
   local function record_run(name, seconds, took)
@@ -167,16 +183,16 @@ describe("etcdlock ls --runs", function()
   end
 
   it("prints that no run is recorded, or [] with --json, if there is none", function()
-    assert.equal("No run is recorded.\n", (ls "--runs"))
-    assert.equal("[]\n", (ls("--runs", "--json")))
-    assert.equal('No run whose name begins with "none" is recorded.\n', (ls("--runs", "none")))
+    assert.equal("No run is recorded.\n", (list_runs()))
+    assert.equal("[]\n", (list_runs("--json")))
+    assert.equal('No run whose name begins with "none" is recorded.\n', (list_runs("none")))
   end)
 
   it("lists the last runs: name, end, age, duration, host and pid", function()
     record_run("a%2Fnightly", 26 * 3600, 725.4)
     record_run(" ", 3, nil)
     assert.is_true(client:once("weekly", 86400, function() end))
-    local out, status, err = ls "--runs"
+    local out, status, err = list_runs()
     assert.same({ 0, "" }, { status, err })
     local rows = rows_of(out)
     local age = out:match "nightly +%S+ %S+ +(%S+)"
@@ -185,13 +201,13 @@ describe("etcdlock ls --runs", function()
     assert.matches("^a/nightly %S+ %S+ 26h00m 12m05s web%-9 4711$", rows[3])
     assert.equal(("weekly WHEN 0s %s %d"):format(HOST, PID), rows[4])
     assert.equal(4, #rows)
-    assert.same({ rows[1], rows[3] }, rows_of(ls("--runs", "a/")))
+    assert.same({ rows[1], rows[3] }, rows_of(list_runs("a/")))
   end)
 
   it("prints the result of client:runs as one line of JSON with --json", function()
     local ended = record_run("a%2Fb", 5, 1.25)
     record_run("c", 7, nil)
-    local out, status = ls("--runs", "--json")
+    local out, status = list_runs("--json")
     assert.equal(0, status)
     assert.is_nil(out:find "\n.")
     assert.same(client:runs(), json.decode(out))
@@ -203,7 +219,7 @@ describe("etcdlock ls --runs", function()
 
   it("escapes control characters in hosts", function()
     etcd:put(prefix .. "a.last-run", '{"started":1,"host":"\\u001b[31m","pid":1}')
-    assert.matches("\\x1b[31m", ls "--runs", 1, true)
+    assert.matches("\\x1b[31m", (list_runs()), 1, true)
   end)
 
   it("repeats the list with --watch, at a terminal with a clock and a count", function()
@@ -214,7 +230,7 @@ describe("etcdlock ls --runs", function()
     watch:expect '^%[{.*"name":"a"'
     watch:kill "sigint"
     assert.equal(130, (watch:wait()))
-    local screen = watch_at_terminal(40, 24, { NO_COLOR = "1" }, "--runs")
+    local screen = watch_at_terminal(40, 24, { NO_COLOR = "1" }, "--runs --prefix " .. prefix)
     screen:expect("^\27%[H%d%d:%d%d:%d%d  1 run\27%[K\r$")
     screen:expect "^NAME  ENDED .*\27%[K\r$"
     screen:expect "^a     %d+%-%d%d%-%d%d %d%d:%d%d:%d%d .*\27%[K\r$"
@@ -243,15 +259,15 @@ describe("etcdlock ls --runs", function()
 end)
 
 describe("etcdlock break", function()
-  local function break_lock(...)
-    return command.run { "--prefix", prefix, "break", ... }
+  local function break_lock(name, token)
+    return command.run { "break", prefix .. name, token }
   end
 
   it("ends the hold with the given token, and exits with 1 for any other token", function()
     local lock = assert(client:lock "a")
     local out, status, err = break_lock("a", lock:token() - 1)
     assert.same({ "", 1 }, { out, status })
-    assert.matches('^etcdlock: lock "a" is not held with token %d+\n$', err)
+    assert.matches('^etcdlock: lock "' .. prefix .. 'a" is not held with token %d+\n$', err)
     assert.is_true(lock:check())
     assert.equal(0, (select(2, break_lock("a", lock:token()))))
     assert.equal("deleted", lock:wait_lost(5))
@@ -273,9 +289,31 @@ it("etcdlock ls names its argument PREFIX if that is too long", function()
   local out, status, err = command.run { "ls", long }
   assert.same({ "", 64 }, { out, status })
   assert.matches("^etcdlock: PREFIX = ", err)
-  local _, other_status, other_err = command.run { "--prefix", long, "ls" }
-  assert.equal(64, other_status)
-  assert.matches("^etcdlock: %-%-prefix = ", other_err)
+end)
+
+-- Regression 270. Messages, the log, metrics and the page /locks named locks without the prefix of
+-- the client. `etcdlock ls` and `etcdlock break` with such a name found no lock.
+describe("a name in a message of a client with a prefix", function()
+  it("can be given to ls and break, which show it, too", function()
+    clients.keep(assert(other:lock "a"))
+    local name = assert_fails("locked", client:try_lock "a"):match '"(.*)"'
+    local token = other:queue "a"[1].token
+    local rows = rows_of((command.run { "ls", name }))
+    assert.equal(("%s lock holds %.0f "):format(name, token):sub(1, 20), rows[2]:sub(1, 20))
+    local _, status, err = command.run { "break", name, ("%.0f"):format(token) }
+    assert.same({ 0, "" }, { status, err })
+  end)
+
+  it("is the full name, so ls and break refuse --prefix", function()
+    for _, words in ipairs {
+      { "ls", "--prefix", "a/", "b" }, { "--prefix", "a/", "ls", "b" },
+      { "break", "--prefix", "a/", "b", "1" },
+    } do
+      local out, status, err = command.run(words)
+      assert.same({ "", 64 }, { out, status })
+      assert.matches('takes full names, without --prefix; give "a/b" as ', err, 1, true)
+    end
+  end)
 end)
 
 -- Regression 128. etcdlock ls counted each character as one column. Chinese, Japanese and Korean
@@ -298,7 +336,7 @@ describe("etcdlock ls", function()
     for _, name in ipairs { "a", WIDE, EMOJI, COMBINED } do
       clients.keep(assert(connect():lock(name, { value = name })))
     end
-    local head, rest = command.run({ "--prefix", prefix, "ls" }):match "^([^\n]+\n)(.*)$"
+    local head, rest = ls():match "^([^\n]+\n)(.*)$"
     local count = 0
     for line in rest:gmatch "[^\n]+" do
       assert.equal(head:find "MODE", (as_letters(line):find "lock"))
@@ -330,7 +368,7 @@ describe("etcdlock ls", function()
   it("--watch prints list after list on a dumb terminal", function()
     clients.keep(assert(connect():lock "a"))
     local screen = watch_at_terminal(120, 24, { TERM = "dumb", NO_COLOR = "1" })
-    for _ = 1, 2 do screen:expect "^a  +lock  +holds .* %-\r$" end
+    for _ = 1, 2 do screen:expect("^" .. prefix .. "a  +lock  +holds .* %-\r$") end
     assert.is_nil(screen.out.text:find "\27")
     press_ctrl_c(screen)
   end)

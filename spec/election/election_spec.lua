@@ -44,9 +44,9 @@ describe("an election", function()
     assert_fails("not_held", lock:proclaim "d")
     local plain = assert(client:lock "x")
     assert.has_error(function() plain:proclaim "a" end,
-      'lock:proclaim: lock "x" is not a leader\'s; get one by election:campaign')
+      'lock:proclaim: lock "' .. prefix .. 'x" is not a leader\'s; get one by election:campaign')
     assert.has_error(function() plain:resign() end,
-      'lock:resign: lock "x" is not a leader\'s; get one by election:campaign')
+      'lock:resign: lock "' .. prefix .. 'x" is not a leader\'s; get one by election:campaign')
     assert.is_true(plain:unlock())
   end)
 
@@ -153,7 +153,7 @@ describe("an election", function()
   end)
 
   it("refuses invalid names, values and options, and calls on a closed client", function()
-    assert.equal('etcdlock.election "boss"', tostring(mine))
+    assert.equal('etcdlock.election "' .. prefix .. 'boss"', tostring(mine))
     assert.equal("boss", mine:name())
     assert.has_error(function() mine:campaign() end,
       "election:campaign: value = nil, wanted a string")

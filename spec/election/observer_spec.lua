@@ -144,7 +144,8 @@ describe("an observer", function()
     local used = os.clock()
     local message = assert_fails("timeout", observer:next(1))
     assert.is_true(os.clock() - used < 0.2, "it was busy")
-    assert.equal('observer of election "boss": etcd reported no change of leader or value '
+    assert.equal('observer of election "' .. prefix
+      .. 'boss": etcd reported no change of leader or value '
       .. "within 1 s", message)
     assert_fails("timeout", observer:next(0))
     assert.is_true(asked:cancel())
@@ -216,7 +217,7 @@ describe("an observer", function()
   end)
 
   it('fails with "closed" on a closed client, and raises an error for a wrong timeout', function()
-    assert.equal('etcdlock.observer "boss"', tostring(observer))
+    assert.equal('etcdlock.observer "' .. prefix .. 'boss"', tostring(observer))
     other:close()
     assert.is_true(observer:close())
     assert_fails("closed", observer:next(1))

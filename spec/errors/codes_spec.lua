@@ -117,7 +117,7 @@ describe("an unreachable etcd", function()
     local waited = wait.now() - from
     assert.is_true(waited < 0.5 + wait.SLACK, waited)
     assert.matches("127.0.0.1:1: Connection refused", message, 1, true)
-    assert.matches('lock "a"', message, 1, true)
+    assert.matches('lock "' .. prefix .. 'a"', message, 1, true)
   end)
 end)
 

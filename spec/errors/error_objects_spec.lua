@@ -31,7 +31,8 @@ describe("with_lock raises", function()
       local failure = setmetatable({}, { __tostring = to_text })
       assert.is_true(rawequal(failure, raise(client, failure)))
       assert.equal("string", type(raised.message))
-      assert.matches('^etcdlock: lock "a": the function of with_lock raised', tostring(raised))
+      assert.matches('^etcdlock: lock "' .. prefix
+        .. 'a": the function of with_lock raised', tostring(raised))
     end
   end)
 

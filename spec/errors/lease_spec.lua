@@ -51,7 +51,7 @@ describe("a lease request is retried or fails as the error table says after", fu
       assert.is_truthy(lock, message)
       assert.equal(3, count)
     else
-      stage:assert_told(row, 'lock "a": ', lock, message, code)
+      stage:assert_told(row, 'lock "' .. prefix .. 'a": ', lock, message, code)
       assert.equal(1, count)
     end
     stage.await_leases(lock and 1 or 0)
@@ -68,7 +68,7 @@ describe("lock gets exactly one lease after LeaseGrant has ended with", function
       end)
     end)
     assert.is_nil(lock)
-    assert.equal(('lock "a" was not acquired within %g s: %s'):format(TIMEOUT,
+    assert.equal(('lock "' .. prefix .. 'a" was not acquired within %g s: %s'):format(TIMEOUT,
       stage:text_of(row)), message)
     assert.equal("unavailable", code)
     assert.is_true(count >= 3 and count <= STORM, count .. " requests")

@@ -120,8 +120,8 @@ it("a timeout of 1 s names the holder, also if it joins other waiters of its cli
       lock, message = pending:step()
       return lock ~= false
     end, 5, "the timeout")
-    assert.matches(('^lock "a" was not free within %g s; holder[%%d s ago]*: this process, pid %d '
-      .. '.*, value "report"$'):format(timeout, core.pid()), message)
+    assert.matches(('^lock "%sa" was not free within %g s; holder[%%d s ago]*: this process, pid '
+      .. '%d .*, value "report"$'):format(prefix, timeout, core.pid()), message)
   end
   first:cancel()
 end)
@@ -155,16 +155,26 @@ it("a timeout of a candidate shows the value of the leader", function()
   assert.matches('was not free within 1 s; holder[%d s ago]*: value "10.0.0.1:80"$', message)
 end)
 
--- Regression 178. A timeout named the lock with the client's prefix, and a loss without it.
-it("messages name a lock without the prefix", function()
+-- Regressions 178, 270. A timeout named the lock with the client's prefix, and a loss without it.
+-- Then all messages named it without the prefix, so the commands did not find that name.
+it("messages name a lock by its full name", function()
   local holder, client = connect(), connect()
   local lock = assert(holder:multi_lock { "a", "b" })
   for _, name in ipairs { "a", "b" } do
-    assert.equal(('lock "%s" is taken'):format(name),
+    assert.equal(('lock "%s%s" is taken'):format(prefix, name),
       assert_fails("locked", client:try_lock(name)))
   end
-  assert.equal('lock "b a" is taken', assert_fails("locked", client:try_multi_lock { "b", "a" }))
+  assert.equal(('lock "%sb %sa" is taken'):format(prefix, prefix),
+    assert_fails("locked", client:try_multi_lock { "b", "a" }))
   assert.is_true(client:break_lock("a", lock:token()))
   lock:wait_lost(5)
-  assert.matches('^lock "a b" was lost: ', assert_fails("lost", lock:unlock()))
+  local message = assert_fails("lost", lock:unlock())
+  assert.matches(('lock "%sa %sb" was lost: '):format(prefix, prefix), message, 1, true)
+end)
+
+it("messages mark a long name that they cut", function()
+  local name = ("n"):rep(81 - #prefix)
+  clients.keep(assert(connect():lock(name)))
+  assert.equal(('lock "%s"... is taken'):format((prefix .. name):sub(1, 80)),
+    assert_fails("locked", connect():try_lock(name)))
 end)

@@ -207,7 +207,8 @@ describe("the message", function()
       assert(client:lock "b"):unlock()
       return texts[1]
     end, 5, "the coroutine is collected")
-    assert.same({ 'etcdlock: lock "a" was released because the coroutine that ran its with_lock '
+    assert.same({ 'etcdlock: lock "' .. prefix
+      .. 'a" was released because the coroutine that ran its with_lock '
       .. "was dropped and collected as garbage; keep the coroutine until it ends" }, texts)
   end)
 end)

@@ -167,11 +167,11 @@ describe("lock ends as the error table says after", function()
     local before = suite.etcd():revision()
     if row.retriable then
       local count, code = assert_refused(row, TIMEOUT, TIMEOUT, TIMEOUT + SOON,
-        ('lock "b" was not acquired within %g s: '):format(TIMEOUT))
+        ('lock "' .. prefix .. 'b" was not acquired within %g s: '):format(TIMEOUT))
       assert.equal("unavailable", code)
       assert.is_true(count >= 3, count)
     else
-      local _, code = assert_refused(row, LONG, 0, SOON, 'lock "b": ')
+      local _, code = assert_refused(row, LONG, 0, SOON, 'lock "' .. prefix .. 'b": ')
       assert.equal(row[3], code)
     end
     if not row.definite then
@@ -230,7 +230,7 @@ describe("try_lock is retried or fails as the error table says after", function(
       assert.is_truthy(lock, message)
       assert.is_true(lock:unlock())
     else
-      stage:assert_told(row, 'lock "b": ', lock, message, code)
+      stage:assert_told(row, 'lock "' .. prefix .. 'b": ', lock, message, code)
     end
     stage:assert_free "b"
   end, function(row) return not row.lease_gone end)

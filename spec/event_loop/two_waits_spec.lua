@@ -28,7 +28,8 @@ end
 it('an owner that waits already gets "deadlock" for a second wait', function()
   beside_a_wait(function()
     local text = assert_fails("deadlock", client:lock("a", { owner = OWNER, timeout = 5 }))
-    assert.matches('lock "a": its owner waits for it already, in another coroutine', text, 1, true)
+    assert.matches('lock "' .. prefix
+      .. 'a": its owner waits for it already, in another coroutine', text, 1, true)
   end)
 end)
 

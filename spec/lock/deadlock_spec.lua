@@ -17,7 +17,8 @@ describe("a second client of the process", function()
       return text
     end)
     assert.is_true(ok, message, code)
-    assert.matches('lock "a" is held by another client of this program', message, 1, true)
+    assert.matches('lock "' .. prefix
+      .. 'a" is held by another client of this program', message, 1, true)
     assert.is_true(wait.now() - from < 4) -- a wait without a detected deadlock would take 10 s
     assert.is_true(assert(other:lock "a"):unlock())
   end)

@@ -2,7 +2,7 @@
 
 -- Regression 017. A program that did not keep the result of `lock` lost the lock in the middle of
 -- its work, when Lua collected the handle, and nothing reported that.
-local TEXT = 'lock "a" was released because its handle was collected as garbage'
+local TEXT = 'lock "' .. prefix .. 'a" was released because its handle was collected as garbage'
 
 -- Takes a lock of |client|, drops the handle and has Lua collect it.
 local function drop_one(client)
@@ -24,7 +24,7 @@ it("each leaked lock is reported to the log function given to connect", function
   assert.equal(2, client:stats().leaked)
   assert.equal(2, #told)
   for _, message in ipairs(told) do
-    assert.same({ "a", "lock", "warn" }, { message.name, message.mode, message.level })
+    assert.same({ prefix .. "a", "lock", "warn" }, { message.name, message.mode, message.level })
     assert.is_number(message.hold)
     assert.matches(TEXT, tostring(message), 1, true)
   end
@@ -88,7 +88,7 @@ it("a leaked lock of a garbage-collected client is reported", function()
     assert(assert(etcdlock.connect(options)):lock "of nobody's client")
     collectgarbage()
     collectgarbage()]]
-  assert.matches('lock "of nobody\'s client" was released because', err, 1, true)
+  assert.matches('lock "' .. prefix .. 'of nobody\'s client" was released because', err, 1, true)
   assert_lines(1, err)
 end)
 

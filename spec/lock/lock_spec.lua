@@ -35,7 +35,7 @@ describe("an acquisition", function()
   it('of a held lock by try_lock, or with timeout = 0, returns "locked"', function()
     clients.keep(assert(other:lock "a"))
     local message = assert_fails("locked", client:try_lock "a")
-    assert.matches('"a"', message, 1, true)
+    assert.matches('"' .. prefix .. 'a"', message, 1, true)
     assert_fails("locked", client:lock("a", { timeout = 0 }))
   end)
 
@@ -48,7 +48,7 @@ describe("an acquisition", function()
     end))
     local waited = wait.now() - from
     assert.is_true(waited >= 1 and waited < 1 + wait.SLACK, waited)
-    assert.matches('lock "a" ', message, 1, true)
+    assert.matches('lock "' .. prefix .. 'a" ', message, 1, true)
     assert.matches(" 1 s", message, 1, true)
     etcd:await_keys(prefix, 1)
   end)
@@ -103,10 +103,11 @@ describe("a held lock", function()
 
   it("shows its name, state, token and count as a string", function()
     local lock = assert(client:lock "a")
-    assert.equal(('etcdlock.lock "a" (held, token %d, count 1)'):format(lock:token()),
+    assert.equal(('etcdlock.lock "' .. prefix
+      .. 'a" (held, token %d, count 1)'):format(lock:token()),
       tostring(lock))
     lock:unlock()
-    assert.equal('etcdlock.lock "a" (not_held)', tostring(lock))
+    assert.equal('etcdlock.lock "' .. prefix .. 'a" (not_held)', tostring(lock))
   end)
 end)
 

@@ -254,7 +254,7 @@ describe("a try", function()
     return lock, message, code
   end
 
-  local NO_ANSWER = 'lock "a" was not acquired within 2 s: no answer from etcd '
+  local NO_ANSWER = 'lock "' .. prefix .. 'a" was not acquired within 2 s: no answer from etcd '
 
   for _, mode in ipairs { "lock", "read_lock", "write_lock" } do
     it('of ' .. mode .. ' is "unavailable" without an answer', function()
@@ -350,7 +350,7 @@ it('a wait is "timeout" if another owner of the client held the lock until just 
   wait.sleep(1)
   held._core:release()
   local message = assert_fails("timeout", clients.ended(asked))
-  assert.matches('lock "a" was not free within 1.5 s', message, 1, true)
+  assert.matches('lock "' .. prefix .. 'a" was not free within 1.5 s', message, 1, true)
   server:pass()
   server:tell "Txn"
   etcd:del_all(prefix)

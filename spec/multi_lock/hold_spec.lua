@@ -158,7 +158,8 @@ describe("a multi-lock", function()
     collectgarbage()
     assert(heedless:lock "c"):unlock()
     assert.equal(1, #told)
-    assert.matches('lock "a b" was released because', told[1], 1, true)
+    assert.matches('lock "' .. prefix
+      .. 'a ' .. prefix .. 'b" was released because', told[1], 1, true)
     etcd:await_keys(prefix, 0)
   end)
 

@@ -287,8 +287,8 @@ describe("an owner", function()
   it('that holds only some of the names gets "deadlock" from multi_lock', function()
     local lock = assert(client:lock "a")
     local message = assert_fails("deadlock", client:multi_lock { "a", "b" })
-    assert.equal('lock "a b": its owner holds "a" already, but not all names in one hold; '
-      .. "unlock that first", message)
+    assert.equal(('lock "%sa %sb": its owner holds "%sa" already, but not all names in one hold; '
+      .. "unlock that first"):format(prefix, prefix, prefix), message)
     assert_fails("deadlock", client:try_multi_lock { "b", "a" })
     assert_fails("deadlock", client:multi_lock_async { "b", "a" })
     assert.equal(lock, client:multi_lock { "a" })

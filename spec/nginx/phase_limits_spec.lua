@@ -130,7 +130,7 @@ describe("in nginx,", function()
     for _ = 2, COUNT do
       took, code, message = next_try()
       assert.equal("unavailable", code)
-      assert.matches('^lock "a": etcd', message)
+      assert.matches('^lock "' .. prefix .. 'a": etcd', message)
       assert.is_true(took < 0.09, took)
     end
     assert.is_true(all < 0.1 + wait.SLACK, all)

@@ -59,8 +59,9 @@ describe("in nginx", function()
       local holder = connect()
       local held = assert(holder:lock("c", { value = "nightly report" }))
       local waiting = nginx:begin "/lock?name=c"
-      local text = ('lock "c": still waiting after 1[%%d.]+ s; holder[%%d s ago]*: pid %d on '
-        .. '[^ ]+, queued since [%%d-]+ [%%d:]+, value "nightly report"'):format(uv.os_getpid())
+      local text = ('lock "%sc": still waiting after 1[%%d.]+ s; holder[%%d s ago]*: pid %d on '
+        .. '[^ ]+, queued since [%%d-]+ [%%d:]+, value "nightly report"')
+        :format(prefix, uv.os_getpid())
       wait.eventually(function() return nginx:log():find(text) end, 20, "the wait in the log")
       assert(held:unlock())
       assert.equal("true nil nil\n", waiting:wait(10).body)
@@ -110,8 +111,9 @@ describe("in nginx, the traceback of an error inside with_lock", function()
   it("is in the error log, once for nested calls", function()
     start ""
     assert.equal(500, nginx:get("/nested").status)
-    assert.equal(1, count('lock "b": the function of with_lock raised an error: [^\n]*on purpose '
-      .. "| stack traceback: |[^\n]*in function 'deep_down'"))
+    assert.equal(1, count('lock "' .. prefix
+      .. 'b": the function of with_lock raised an error: [^\n]*on '
+      .. "purpose | stack traceback: |[^\n]*in function 'deep_down'"))
     assert.equal(1, count "the function of with_lock raised an error")
     assert.equal("false true 0\n", nginx:get("/caught").body)
     assert.equal(1, count "the function of with_lock raised an error") -- none for an error object
@@ -122,7 +124,7 @@ describe("in nginx, the traceback of an error inside with_lock", function()
       if event.event == "raised" then shared:set("told", event.name .. ": " .. event.message) end
     end]]
     nginx:get "/nested"
-    assert.matches("^b: .*on purpose\nstack traceback:\n.*in function 'deep_down'",
+    assert.matches("^" .. prefix .. "b: .*on purpose\nstack traceback:\n.*in function 'deep_down'",
       nginx:get("/told").body)
     assert.equal(0, count "the function of with_lock raised an error")
   end)
@@ -152,8 +154,8 @@ it("in nginx, a lost lock is in the error log with the level error", function()
   assert.is_true(client:break_lock("lost", token))
   assert.equal(token .. "\n", holder:wait(10).body)
   assert.equal("true\n", nginx:get("/other").body)
-  assert.matches(('%%[error%%] [^\n]*etcdlock: lock "lost": lost after [%%d.]+ s, token %d, '
-    .. "deleted: the key was deleted"):format(token), nginx:log())
+  assert.matches(('%%[error%%] [^\n]*etcdlock: lock "%slost": lost after [%%d.]+ s, token %d, '
+    .. "deleted: the key was deleted"):format(prefix, token), nginx:log())
 end)
 
 -- Regression 201. A leaked lock was in the error log with the level warn, which nginx drops by
@@ -172,6 +174,6 @@ it("in nginx, a leaked lock is in the error log with the level error", function(
     },
   }
   assert.equal("1\n", nginx:get("/leak").body)
-  assert.matches('%[error%] [^\n]*etcdlock: lock "forgotten" was released because its handle was ',
-    nginx:log())
+  assert.matches('%[error%] [^\n]*etcdlock: lock "' .. prefix
+    .. 'forgotten" was released because its handle was ', nginx:log())
 end)

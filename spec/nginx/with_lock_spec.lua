@@ -200,7 +200,8 @@ end)
 
 it('a phase gets "deadlock" for a lock that an earlier phase holds', function()
   local body = nginx:get("/phases?name=phases").body
-  assert.matches('^deadlock lock "phases" is held by an earlier phase of this nginx request', body)
+  assert.matches('^deadlock lock "' .. prefix
+    .. 'phases" is held by an earlier phase of this nginx request', body)
   assert.matches("\ndeadlock\nlocked\nagain 1\n$", body)
 end)
 

@@ -47,14 +47,17 @@ describe("the log function", function()
     local took = wait.now() - from
     assert.equal("acquired released", kinds())
     local acquired, released = told[1], told[2]
-    assert.same({ "a", "lock", lock:token(), "info", 0 }, { acquired.name, acquired.mode,
+    assert.same({ prefix .. "a", "lock", lock:token(), "info", 0 }, { acquired.name, acquired.mode,
       acquired.token, acquired.level, acquired.ago })
     assert.is_true(acquired.wait > 0 and acquired.wait < took - 0.05, acquired.wait)
-    assert.same({ "a", "lock", lock:token(), "info", "unlock" }, { released.name, released.mode,
+    assert.same({ prefix .. "a", "lock", lock:token(), "info", "unlock" },
+      { released.name, released.mode,
       released.token, released.level, released.by })
     assert.is_true(released.hold >= 0.05 and released.hold < took, released.hold)
-    assert.matches('^etcdlock: lock "a": acquired after [%d.e-]+ s, token %d+$', tostring(acquired))
-    assert.matches('^etcdlock: lock "a": released after [%d.]+ s, token %d+$', tostring(released))
+    assert.matches('^etcdlock: lock "' .. prefix
+      .. 'a": acquired after [%d.e-]+ s, token %d+$', tostring(acquired))
+    assert.matches('^etcdlock: lock "' .. prefix
+      .. 'a": released after [%d.]+ s, token %d+$', tostring(released))
     assert.equal("<" .. tostring(acquired) .. ">\n", "<" .. acquired .. ">\n")
   end)
 
@@ -66,10 +69,11 @@ describe("the log function", function()
     end }
     assert(client:lock("a", { timeout = 20 })):unlock()
     assert.equal("waiting acquired released", kinds())
-    assert.same({ "a", "lock", 20 }, { told[1].name, told[1].mode, told[1].timeout })
+    assert.same({ prefix .. "a", "lock", 20 }, { told[1].name, told[1].mode, told[1].timeout })
     assert.is_true(told[1].wait >= 0.1)
     assert.is_true(told[2].wait > told[1].wait)
-    assert.matches('^etcdlock: lock "a": still waiting after [%d.]+ s$', tostring(told[1]))
+    assert.matches('^etcdlock: lock "' .. prefix
+      .. 'a": still waiting after [%d.]+ s$', tostring(told[1]))
   end)
 
   it('gets "not_acquired" with the code of a failed lock or try_lock', function()
@@ -112,10 +116,12 @@ describe("the log function", function()
     assert.matches("oops$", failure)
     local raised = of_kind "raised"
     assert.equal(1, #raised) -- for "b", and not again for "a"
-    assert.same({ "b", "lock", "warn" }, { raised[1].name, raised[1].mode, raised[1].level })
+    assert.same({ prefix .. "b", "lock", "warn" },
+      { raised[1].name, raised[1].mode, raised[1].level })
     assert.matches("oops\nstack traceback:\n.*deep_down", raised[1].message)
     assert.equal(raised[1].message, etcdlock.traceback())
-    assert.matches('^etcdlock: lock "b": the function of with_lock raised an error: [^\n]*oops | '
+    assert.matches('^etcdlock: lock "' .. prefix
+      .. 'b": the function of with_lock raised an error: [^\n]*oops | '
       .. "stack traceback: | [^\n]*deep_down", tostring(raised[1]))
   end)
 
@@ -128,10 +134,13 @@ describe("the log function", function()
     lock = assert(client:lock("b", { max_hold = 0.02 }))
     wait.eventually(function() return not lock:held() end)
     assert.equal("acquired lost acquired lost", kinds())
-    assert.same({ "a", "deleted", "warn" }, { told[2].name, told[2].reason, told[2].level })
-    assert.same({ "b", "max_hold", lock:token() }, { told[4].name, told[4].reason, told[4].token })
+    assert.same({ prefix .. "a", "deleted", "warn" },
+      { told[2].name, told[2].reason, told[2].level })
+    assert.same({ prefix .. "b", "max_hold", lock:token() },
+      { told[4].name, told[4].reason, told[4].token })
     assert.is_true(told[4].hold >= 0.02)
-    assert.matches('lock "a": lost after [%d.]+ s, token %d+, deleted: the key was deleted',
+    assert.matches('lock "' .. prefix
+      .. 'a": lost after [%d.]+ s, token %d+, deleted: the key was deleted',
       tostring(told[2]))
   end)
 
@@ -173,7 +182,10 @@ describe("the log function", function()
     assert(assert(client:election "e"):with_leadership("me", function() end))
     local seen = {}
     for i, event in ipairs(of_kind "released") do seen[i] = event.name .. " " .. event.mode end
-    assert.same({ "a b multi", "c read", "d permit", "e leader" }, seen)
+    assert.same({
+      ("%sa %sb multi"):format(prefix, prefix), prefix .. "c read", prefix .. "d permit",
+      prefix .. "e leader",
+    }, seen)
   end)
 
   it('gets "lost" with mode "leader" for a leadership, "read" for a downgraded lock', function()
@@ -189,7 +201,7 @@ describe("the log function", function()
     wait.eventually(function() return not lock:held() end)
     local seen = {}
     for i, event in ipairs(of_kind "lost") do seen[i] = event.name .. " " .. event.mode end
-    assert.same({ "e leader", "c read" }, seen)
+    assert.same({ prefix .. "e leader", prefix .. "c read" }, seen)
     assert.same({ leader = true, write = true, read = true }, labels)
   end)
 
@@ -290,7 +302,7 @@ describe("the log function", function()
 
   it('gets the events of a lock_async wait during step and cancel', function()
     local client, other = connect_told { log = function(event)
-      if event.name == "a" then note(event) else note_others(event) end
+      if event.name == prefix .. "a" then note(event) else note_others(event) end
     end }, connect { elsewhere = true }
     local held = assert(other:lock "a")
     local first = assert(client:lock_async "a")

@@ -58,10 +58,11 @@ it('a wait of more than 10 s is reported by "still_waiting" and names the holder
     end
   end
   for name, failure in pairs(failed) do
-    local event, message = told[name], failure[1]
+    local full_name = name:gsub("%S+", prefix .. "%0")
+    local event, message = told[full_name], failure[1]
     assert.equal("timeout", failure[2], message)
     local level = name == "leader" and "info" or "warn"
-    assert.same({ name, level, OPTS.timeout }, { event.name, event.level, event.timeout })
+    assert.same({ full_name, level, OPTS.timeout }, { event.name, event.level, event.timeout })
     assert.is_true(event.wait >= LONG_WAIT, event.wait)
     assert.matches(": still waiting after 1[%d.]+ s", tostring(event))
     local holder = ("; holder[%%d s ago]*: this process, pid %.0f on %s, "

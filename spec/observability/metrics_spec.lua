@@ -67,17 +67,20 @@ describe("the metrics of a client", function()
     lock:unlock()
     local took, page = wait.now() - from, page_of(client)
     assert.equal("histogram", page.families.etcdlock_wait_seconds.type)
-    assert.equal(1, page:value("etcdlock_wait_seconds_count", { lock = "*" }))
-    local waited = page:value("etcdlock_wait_seconds_sum", { lock = "*" })
-    local held = page:value("etcdlock_hold_seconds_sum", { lock = "*" })
+    assert.equal(1, page:value("etcdlock_wait_seconds_count", { lock = prefix .. "*" }))
+    local waited = page:value("etcdlock_wait_seconds_sum", { lock = prefix .. "*" })
+    local held = page:value("etcdlock_hold_seconds_sum", { lock = prefix .. "*" })
     -- The two times overlap: the hold begins with the grant, and the wait ends when the client
     -- learns of the grant.
     assert.is_true(waited >= 0.2 and waited <= took, waited)
     assert.is_true(held >= 0.1 and held <= took, held)
-    assert.equal(0, buckets(page, "etcdlock_wait_seconds", "*")[1])
-    assert.equal(0, page:value("etcdlock_wait_seconds_bucket", { lock = "*", le = "0.1" }))
-    assert.equal(0, page:value("etcdlock_hold_seconds_bucket", { lock = "*", le = "0.05" }))
-    assert.equal(1, page:value("etcdlock_hold_seconds_bucket", { lock = "*", le = "+Inf" }))
+    assert.equal(0, buckets(page, "etcdlock_wait_seconds", prefix .. "*")[1])
+    assert.equal(0, page:value("etcdlock_wait_seconds_bucket",
+      { lock = prefix .. "*", le = "0.1" }))
+    assert.equal(0, page:value("etcdlock_hold_seconds_bucket",
+      { lock = prefix .. "*", le = "0.05" }))
+    assert.equal(1, page:value("etcdlock_hold_seconds_bucket",
+      { lock = prefix .. "*", le = "+Inf" }))
   end)
 
   it("count each hold that is unlocked, lost, garbage-collected or closed", function()
@@ -229,13 +232,14 @@ describe("the metrics of a client", function()
     for _ = 1, 2 do assert.is_nil((client:try_lock "ab")) end
     local page = page_of(client)
     local function count(code)
-      return page:value("etcdlock_acquire_failures_total", { lock = "a*", code = code })
+      return page:value("etcdlock_acquire_failures_total", { lock = prefix .. "a*", code = code })
     end
     assert.same({ 1, 2 }, { count "timeout", count "locked" })
     held:unlock()
   end)
 
-  it('label a lock with the first pattern that matches its name, else with "other"', function()
+  -- Regression 270: a label had no prefix, so it was no beginning of the names that ls shows.
+  it('label a lock with prefix and first pattern that matches its name, or "other"', function()
     local client = connect { metrics = { "stock/*", "*/hot", "a.b", "%d*" } }
     for _, name in ipairs { "stock/1", "stock/hot", "very/hot", "a.b", "axb", "1", "%d1" } do
       assert(client:lock(name)):unlock()
@@ -245,7 +249,10 @@ describe("the metrics of a client", function()
     for _, sample in ipairs(page.families.etcdlock_wait_seconds.samples) do
       if sample[1] == "etcdlock_wait_seconds_count" then counts[sample[2].lock] = sample[3] end
     end
-    assert.same({ ["stock/*"] = 2, ["*/hot"] = 2, ["a.b"] = 1, other = 2, ["%d*"] = 1 }, counts)
+    assert.same({
+      [prefix .. "stock/*"] = 2, [prefix .. "*/hot"] = 2, [prefix .. "a.b"] = 1, other = 2,
+      [prefix .. "%d*"] = 1,
+    }, counts)
   end)
 
   it("take labels from a function, at most 100 different ones", function()
@@ -262,7 +269,7 @@ describe("the metrics of a client", function()
     local page = page_of(client)
     assert.equal(3, page:value("etcdlock_wait_seconds_count", { lock = "other" }))
     assert.equal(1, page:value("etcdlock_wait_seconds_count",
-      { lock = 'q"b\\n\nü\\xFF lock' }))
+      { lock = prefix .. 'q"b\\n\nü\\xFF lock' }))
     for i = 1, 150 do assert(client:lock("name/" .. i)):unlock() end
     page = page_of(client)
     assert.equal(101, #page:values("etcdlock_wait_seconds", "etcdlock_wait_seconds_count"))
@@ -304,8 +311,8 @@ describe("the metrics of a client", function()
     local client = connect { metrics = { "a", "b", "leader" } }
     local function ages(label)
       local page = page_of(client)
-      return page:value("etcdlock_oldest_hold_seconds", { lock = label }),
-        page:value("etcdlock_oldest_wait_seconds", { lock = label })
+      return page:value("etcdlock_oldest_hold_seconds", { lock = prefix .. label }),
+        page:value("etcdlock_oldest_wait_seconds", { lock = prefix .. label })
     end
     local from, lock = wait.now(), assert(client:lock "a")
     local waiting = assert(client:lock_async("a", { owner = "second" }))
@@ -341,7 +348,8 @@ describe("the metrics of a client", function()
       one:metrics { labels = { client = "1" } }, two:metrics { labels = { client = "2" } },
     })
     assert.equal(1, apart:value("etcdlock_acquisitions_total", { client = "1" }))
-    assert.equal(2, apart:value("etcdlock_wait_seconds_count", { client = "2", lock = "b" }))
+    assert.equal(2,
+      apart:value("etcdlock_wait_seconds_count", { client = "2", lock = prefix .. "b" }))
     -- Regression 205. A client without a session made the joined remaining time 0, so the alert
     -- about a lease that is not renewed rang for the locks of another client.
     local idle = connect {}

@@ -12,7 +12,7 @@ describe("the log function in nginx", function()
         client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
           log = function(event)
             shared:rpush("told", json.encode(event))
-            if event.name == "sleepy" then ngx.sleep(0.001) end
+            if event.name:find "sleepy$" then ngx.sleep(0.001) end
           end })
       ]]):format(suite.endpoint(), prefix),
       locations = {
@@ -38,7 +38,7 @@ describe("the log function in nginx", function()
     wait.eventually(function()
       local text = nginx:get("/told").body
       event = text ~= "\n" and json.decode(text)
-      return event and event.name == name
+      return event and event.name == prefix .. name
     end, 5, "an event of " .. name)
     return event
   end

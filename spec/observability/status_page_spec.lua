@@ -177,6 +177,7 @@ describe("the page /locks", function()
     local body = stock:get("/locks").body
     stock:stop()
     assert.matches("<p><bdi>1 names below &quot;stock/&quot;, 1 entries, ", body, 1, true)
+    assert.matches("<bdi>stock/1</bdi>", body, 1, true)
   end)
 
   it("forbids scripts by its content security policy", function()

@@ -146,7 +146,7 @@ describe("a process with held and pending locks that ends", function()
     { "after close", "client:close()", 0, "^$" },
     { "after its client and locks are collected",
       "client, held, fourth, pending = nil collectgarbage() collectgarbage()", 0,
-      '^etcdlock: lock "%a+[/%d]*" was released because '
+      '^etcdlock: lock "' .. prefix .. '%a+[/%d]*" was released because '
         .. 'its handle was collected as garbage[^\n]*\n$' },
   }
   -- os.exit of Lua 5.1 cannot close the state.

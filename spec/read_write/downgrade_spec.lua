@@ -64,7 +64,8 @@ describe("lock:downgrade", function()
     assert.is_true(writer:unlock())
     local plain = assert(client:lock "b")
     assert.has_error(function() plain:downgrade() end,
-      'lock:downgrade: lock "b" is not a write lock; take it with client:write_lock')
+      'lock:downgrade: lock "' .. prefix
+        .. 'b" is not a write lock; take it with client:write_lock')
     assert_fails("not_held", writer:downgrade())
     etcd:del(assert(client:write_lock "c"):key())
     local lost = assert(client:write_lock "d")

@@ -47,8 +47,8 @@ for _, hold in ipairs(HOLDS) do
     it("makes put, delete and a writing txn raise, naming operation, lock and remedy", function()
       local lock = hold.take "stock/1001"
       for operation, write in pairs(WRITES) do
-        assert_raises(function() write(lock) end, operation .. ": ", 'lock "stock/1001"',
-          "read hold", hold.fix, "read_only_spec.lua:")
+        assert_raises(function() write(lock) end, operation .. ": ",
+          'lock "' .. prefix .. 'stock/1001"', "read hold", hold.fix, "read_only_spec.lua:")
       end
       assert.equal("before", (etcd:get(KEY)))
       assert.is_true(lock:check())
@@ -62,8 +62,8 @@ for _, hold in ipairs(HOLDS) do
       assert.equal("deleted", lost:wait_lost(5))
       assert.is_true(released:unlock())
       for operation, write in pairs(WRITES) do
-        assert_raises(function() write(lost) end, operation, '"a"')
-        assert_raises(function() write(released) end, operation, '"b"')
+        assert_raises(function() write(lost) end, operation, prefix .. 'a"')
+        assert_raises(function() write(released) end, operation, prefix .. 'b"')
       end
       assert.equal("before", (etcd:get(KEY)))
     end)
@@ -84,7 +84,7 @@ describe("a read hold", function()
   it("of with_read_lock raises the error of put to the caller and is released", function()
     assert_raises(function()
       client:with_read_lock("a", function(lock) lock:put(KEY, "v") end)
-    end, "lock:put", '"a"', "client:write_lock")
+    end, "lock:put", prefix .. 'a"', "client:write_lock")
     assert.same({ KEY }, etcd:keys(prefix))
   end)
 

@@ -167,9 +167,10 @@ describe("a semaphore", function()
   end)
 
   it("returns its name and number of permits, and refuses invalid arguments", function()
-    assert.equal('etcdlock.semaphore "pool" (3 permits)', tostring(mine))
+    assert.equal('etcdlock.semaphore "' .. prefix .. 'pool" (3 permits)', tostring(mine))
     assert.same({ "pool", 3 }, { mine:name(), mine:permits() })
-    assert.equal('etcdlock.semaphore "pool" (1 permit)', tostring(client:semaphore("pool", 1)))
+    assert.equal('etcdlock.semaphore "' .. prefix
+      .. 'pool" (1 permit)', tostring(client:semaphore("pool", 1)))
     for _, n in ipairs { 0, -1, 1.5, 1001, 0 / 0 } do
       local message = assert_fails("invalid", client:semaphore("pool", n))
       assert.matches("wanted a whole number from 1 to 1000", message, 1, true)

@@ -413,7 +413,6 @@ static el_client *new_client(const el_connect_options *options, el_error *err) {
   }
   cl->options = el_options_new(options, err);
   cl->shared->events.are_wanted = options->plain.wants_events;
-  cl->shared->prefix_len = options->plain.prefix_len;
   if (cl->options != NULL && start(cl, err)) return cl;
   if (cl->options != NULL) {
     el_options_free(cl->options);

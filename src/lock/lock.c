@@ -332,7 +332,6 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   lk->is_in_with = options->is_in_with;
   TAILQ_INIT(&lk->writes.waiting);
   lk->waiter.events = &waiter_events;
-  lk->waiter.prefix_len = shared->prefix_len;
   lk->waiter.mode = (uint8_t)options->mode;
   lk->waiter.permits = options->permits;
   lk->waiter.local.linger_ms = (int32_t)options->linger_ms;

@@ -7,26 +7,25 @@
 /* Largest number of bytes of a lock name that a message shows. */
 enum { SHOWN_MAX = 80 };
 
-/* The lock as messages name it: lock "name". */
+/* The lock as messages name it: lock "name"; if the name is cut: lock "start of the name"... */
 typedef struct subject {
   char text[2 * SHOWN_MAX + 20];
 } subject;
 
 static subject subject_of(const el_waiter *waiter) {
   bool is_permit = waiter->mode == EL_MODE_PERMIT;
-  size_t skip = waiter->prefix_len;
+  bool is_cut = waiter->name.len > SHOWN_MAX;
+  size_t n = is_cut ? SHOWN_MAX : waiter->name.len;
   subject of;
   int len = snprintf(of.text, sizeof of.text, "%s \"",
                      is_permit ? "semaphore" : "lock");
-  for (size_t i = skip, shown = 0; i < waiter->name.len && shown < SHOWN_MAX;
-       i++, shown++) {
+  for (size_t i = 0; i < n; i++) {
     char c = waiter->name.data[i];
     if (c == '"' || c == '\\') of.text[len++] = '\\';
     /* NUL separates the names of a multi-lock */
     of.text[len++] = (char)(c != '\0' ? c : ' ');
-    if (c == '\0') i += skip;
   }
-  strcpy(of.text + len, "\"");
+  strcpy(of.text + len, is_cut ? "\"..." : "\"");
   return of;
 }
 

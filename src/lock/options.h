@@ -22,7 +22,6 @@ typedef struct el_plain_options {
   bool fail_fast;            /* calls fail at once while etcd is unreachable */
   bool
       wants_events; /* record all kinds of events, not only leaked and lost locks */
-  uint16_t prefix_len; /* bytes of the prefix of all names */
 } el_plain_options;
 
 /* el_connect_options are the options as Lua passes them. Strings are borrowed for the call; NULL:

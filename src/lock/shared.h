@@ -126,8 +126,6 @@ typedef struct el_shared {
   el_timers *timers;
   /* the option: calls fail at once while etcd is unreachable */
   bool fail_fast;
-  /* bytes of the option prefix, which names in messages omit; set before the I/O thread starts */
-  uint16_t prefix_len;
   /* the error of calls after close; code EL_OK: the client is open */
   el_error closed;
   /* guarded transactions that wait for their turn or their next attempt */

@@ -61,8 +61,6 @@ struct el_waiter {
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   uint8_t mode;        /* el_mode */
   uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
-  /* bytes of the client's prefix in each name, which messages omit */
-  uint16_t prefix_len;
 
   /* Used by the local queue only. */
   struct el_queue_driver *queue; /* NULL until the waiter joins one */

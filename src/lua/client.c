@@ -35,7 +35,6 @@ static size_t read_endpoints(lua_State *L, const char **endpoints) {
 }
 
 static void read_plain(lua_State *L, el_plain_options *plain) {
-  size_t prefix_len = 0;
   lua_getfield(L, 1, "ttl");
   plain->ttl_ms = el_lua_check_ms(L, -1);
   plain->lock_delay_ms = el_lua_field_ms(L, 1, "lock_delay", 0);
@@ -43,10 +42,7 @@ static void read_plain(lua_State *L, el_plain_options *plain) {
   plain->handoff.holds = (int32_t)lua_tointeger(L, -1);
   lua_getfield(L, 1, "handoff_time");
   plain->handoff.ms = (int64_t)(lua_tonumber(L, -1) * 1000);
-  lua_getfield(L, 1, "prefix");
-  lua_tolstring(L, -1, &prefix_len);
-  plain->prefix_len = (uint16_t)prefix_len;
-  lua_pop(L, 4);
+  lua_pop(L, 3);
   plain->fail_fast = el_lua_field_bool(L, 1, "fail_fast");
   plain->wants_events = el_lua_field_bool(L, 1, "wants_events");
 }

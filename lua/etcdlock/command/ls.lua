@@ -102,6 +102,9 @@ end
 
 --- Runs `etcdlock ls`. Returns the exit status.
 function M.ls(args)
+  if not args.runs then
+    settings.refuse_prefix(args, "PREFIX", args.below or "")
+  end
   local client, status = settings.connect(args)
   if not client then
     return status

@@ -107,7 +107,7 @@ local function add_connection(parser)
       :description "send a password in plain text to other machines",
     parser:option "--prefix"
       :argname "TEXT"
-      :description "put before every NAME (default: empty)")
+      :description "put before NAME, but not for ls and break (default: empty)")
 end
 
 -- Adds the options of the subcommands that run a command under a lock.
@@ -183,9 +183,10 @@ end
 local function add_ls(parser)
   local command = parser:command "ls"
     :summary "list locks with holders and waiters, or the last runs of jobs"
-    :description("Lists the locks whose names begin with PREFIX, with their holders and waiters in"
-      .. " the order of the queue. With --runs it lists the last successful runs of 'etcdlock run"
-      .. " --once-per' and client:once instead.\n\nExample:\n   etcdlock ls stock/ --watch")
+    :description("Lists the locks whose full names begin with PREFIX, with their holders and"
+      .. " waiters in the order of the queue. With --runs it lists the last successful runs of"
+      .. " 'etcdlock run --once-per' and client:once instead.\n\nExample:\n"
+      .. "   etcdlock ls stock/ --watch")
     :epilog(DURATIONS .. "\n" .. EPILOG)
   command:argument "PREFIX":target "below":args "?"
     :description "beginning of the names (default: empty)"
@@ -202,11 +203,11 @@ end
 local function add_break(parser)
   local command = parser:command "break"
     :summary "take a lock from its holder"
-    :description("Takes the lock NAME from the holder with the fencing token TOKEN, which"
-      .. " 'etcdlock ls' shows. Exits with 1 if that token does not hold the lock. The holder"
+    :description("Takes the lock NAME from the holder with the fencing token TOKEN. 'etcdlock ls'"
+      .. " shows both. Exits with 1 if that token does not hold the lock. The holder"
       .. " finds out that it has lost the lock.\n\nExample:\n   etcdlock break nightly 69")
     :epilog(EPILOG)
-  command:argument "NAME":target "name":description "name of the lock"
+  command:argument "NAME":target "name":description "full name of the lock"
   command:argument "TOKEN":target "token":convert(whole("TOKEN", 2 ^ 53))
     :description "fencing token of the holder"
 end

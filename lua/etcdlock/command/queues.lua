@@ -99,6 +99,7 @@ end
 
 --- Runs `etcdlock break`. Returns the exit status.
 M["break"] = function(args)
+  settings.refuse_prefix(args, "NAME", args.name)
   local client, status = settings.connect(args)
   if not client then
     return status

@@ -19,6 +19,7 @@ local M = {}
 
 -- Fields of a run:
 --   _args           the result of parser.parse
+--   _quoted_name    full name of the lock in quotes, for messages
 --   _client         the client
 --   _take           the parameter `take` of M.run_with
 --   _job            the run of --once-per (once.lua); nil: that option is not given
@@ -130,7 +131,7 @@ local function announce_wait(self)
     coroutine.wrap(function()
       local queue = self._client:queue(self._args.name)
       if queue and not timer:is_closing() then
-        report.print_message_async("lock %s: %s; waiting", quote(self._args.name),
+        report.print_message_async("lock %s: %s; waiting", self._quoted_name,
           describe_holder(self._args, queue))
       end
     end)()
@@ -244,7 +245,7 @@ local function limit_hold(self)
     if self._child:has_ended() then
       return -- limit_group ends the other processes of the group
     end
-    terminate(self, ("lock %s: --max-hold of %s s is over"):format(quote(self._args.name),
+    terminate(self, ("lock %s: --max-hold of %s s is over"):format(self._quoted_name,
       format_number("%g", self._args.max_hold)), self._args.grace)
   end)
 end
@@ -321,7 +322,7 @@ local function release(self, status, was_held, is_recorded)
   if code == "unavailable" then
     if not self._args.quiet then -- no error: the lock will be free
       report.print_message("lock %s: etcd has not confirmed the release; the lock is free after its"
-        .. " TTL and lock delay at the latest", quote(self._args.name))
+        .. " TTL and lock delay at the latest", self._quoted_name)
     end
   elseif code == "lost" and is_recorded then
     report.print_message("%s, after the command had ended; its run is recorded", message)
@@ -391,8 +392,9 @@ function M.run_with(args, take)
     return status
   end
   local self = setmetatable({
-    _args = args, _client = client, _take = take, _is_waiting = true,
+    _args = args, _quoted_name = quote((args.prefix or "") .. args.name), _client = client,
     _job = args.once_per and once.start(client, args.name, args.once_per),
+    _take = take, _is_waiting = true,
   }, Run)
   self._handling = signals.handle(HANDLED, function(name)
     on_signal(self, name)

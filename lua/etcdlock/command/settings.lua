@@ -1,6 +1,7 @@
 --- Translates between the command line and the library. It makes the options of connect from the
 -- options of the command. In messages of the library, it replaces names of the library's options by
 -- the names of the command's options.
+local quote = require("etcdlock.text").quote
 local report = require "etcdlock.command.report"
 
 local M = {}
@@ -30,6 +31,15 @@ function M.connect_options(args, loop)
     opts.user, opts.password = user, password
   end
   return opts
+end
+
+--- Ends with a usage error if --prefix is given: for a list of locks and for break, which take full
+-- names, as messages and the list show them. `text` is the name that was given for `argument`.
+function M.refuse_prefix(args, argument, text)
+  if args.prefix then
+    args.refuse(("%s takes full names, without --prefix; give %s as %s"):format(args.subcommand,
+      quote(args.prefix .. text), argument))
+  end
 end
 
 -- Field of the library -> option or argument of the command.

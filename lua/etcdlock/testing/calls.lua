@@ -8,7 +8,7 @@ local Observer = require "etcdlock.observer"
 local Semaphore = require "etcdlock.semaphore"
 local check = require "etcdlock.check"
 local coroutines = require "etcdlock.coroutines"
-local quote = require("etcdlock.text").quote
+local names = require "etcdlock.names"
 
 local M = {
   --- Set of the clients that count as other processes. Their calls never fail.
@@ -98,7 +98,7 @@ local taken_at = setmetatable({}, { __mode = "k" })
 --- Returns the words, for a message, for a lock that the program holds.
 function M.describe_hold(lock)
   local place = taken_at[lock]
-  return ("lock %s%s is still held"):format(quote(lock:name()),
+  return ("lock %s%s is still held"):format(names.quote(lock),
     place and ", taken at " .. place .. "," or "")
 end
 
@@ -305,9 +305,9 @@ local function request(...)
   end
 end
 
--- Makes the methods of `class` that `names` lists calls of the kind.
-local function intercept(class, noun, kind, names)
-  for name in names:gmatch "%S+" do
+-- Makes the methods of `class` that `methods` lists calls of the kind.
+local function intercept(class, noun, kind, methods)
+  for name in methods:gmatch "%S+" do
     local method = class[name]
     local function make(self, call, ...)
       local args = pack(...)
