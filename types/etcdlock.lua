@@ -691,7 +691,8 @@ function lock:wait_lost(timeout) end
 ---@nodiscard
 function lock:check() end
 
----Writes a key in etcd, if the hold is still valid when etcd applies the write.
+---Writes a key in etcd, if the hold is still valid when etcd applies the write. By default, etcd
+---allows [1.5 MiB](#guarded-writes).
 ---Raises for a read hold.
 ---Fails with lost, not_held, unread, or a request error: after `unavailable`, etcd may have applied
 ---the write, or may still apply it (see [Guarded writes](#guarded-writes)).
@@ -725,7 +726,7 @@ function lock:delete(key) end
 function lock:get(key, default) end
 
 ---Applies several operations at once, all or none, if the hold is still valid when etcd applies
----them. A key may be changed only once.
+---them. A key may be changed only once. By default, etcd allows [128 operations](#guarded-writes).
 ---Raises for an invalid operation; for a read hold, if an operation writes.
 ---Fails as lock:put.
 ---@param list string[][] each operation is `{ "put", key, value }`, `{ "get", key }` or `{ "delete", key }`

@@ -17,6 +17,7 @@ local escape = require("etcdlock.text").escape
 local loops = require "etcdlock.wait.loop"
 local once = require "etcdlock.once"
 local queue = require "etcdlock.queue"
+local quote_keys = require("etcdlock.text").quote_keys
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
 -- This module loads all modules that a client uses, and Client.new those of the event loops. A
@@ -458,7 +459,7 @@ function Client:get(key, default)
   txn:get(key)
   local ok, message, results = self:_run_txn(txn)
   if not ok then
-    return nil, message, results -- the code
+    return nil, string.format("get%s: %s", quote_keys { key }, message), results -- the code
   end
   local found = results[1][1]
   if found then

@@ -100,7 +100,7 @@ end
 function Election:leader()
   local leader, message, code = self:_read_leader(self._client._get_deadline())
   if leader == nil then
-    return nil, message, code
+    return nil, string.format("election %s: %s", quote(self._full_name), message), code
   elseif not leader then
     return false
   end

@@ -5,14 +5,16 @@ local check = require "etcdlock.check"
 local lock_options = require "etcdlock.lock_options"
 local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
+local quote_keys = require("etcdlock.text").quote_keys
 
 local M = {}
 
 -- Sends a transaction that etcd applies only while the lock's key exists. add_operations(txn) adds
 -- the guard and the operations. If etcd has applied the transaction, returns the results, nil, nil,
 -- and the store revision. Otherwise returns nil, message, code; a fourth result of true means that
--- certainly nothing was written.
-local function send(self, add_operations)
+-- certainly nothing was written. The message names the lock, `method`, which is the name of the
+-- call, and `keys`, the list of its keys.
+local function send(self, method, keys, add_operations)
   if not self:_left() then
     return nil, self:_not_held()
   end
@@ -24,7 +26,9 @@ local function send(self, add_operations)
   elseif (ok or extra) and not self:_left() then -- the hold has ended, and nothing was written
     return nil, self:_not_held()
   elseif not ok then
-    return nil, held, results, extra -- message, code, whether certainly nothing was written
+    local message, code = held, results
+    local subject = string.format("lock %s: %s%s", names.quote(self), method, quote_keys(keys))
+    return nil, subject .. ": " .. message, code, extra -- whether certainly nothing was written
   end
   -- Never reached, because the core records the loss before it passes on an answer whose guard
   -- failed.
@@ -33,8 +37,8 @@ end
 
 -- Sends operations. In the same transaction etcd checks that the create_revision of the lock's key
 -- is the lock's token.
-local function send_guarded(self, add_operations)
-  return send(self, function(txn)
+local function send_guarded(self, method, keys, add_operations)
+  return send(self, method, keys, function(txn)
     txn:guard_lock(self._core)
     add_operations(txn)
   end)
@@ -44,8 +48,8 @@ end
 -- guard alone is not enough, because the owner may unlock meanwhile, and the client may hand the
 -- unchanged key to another owner. Writes need no such check, because the client does not hand the
 -- key to another owner while a write is in flight.
-local function send_guarded_read(self, add_operations)
-  local results, message, code = send_guarded(self, add_operations)
+local function send_guarded_read(self, method, keys, add_operations)
+  local results, message, code = send_guarded(self, method, keys, add_operations)
   if results and not self:_left() then
     return nil, self:_not_held()
   end
@@ -59,7 +63,7 @@ end
 -- @treturn revision at which etcd had the lock's key
 -- @fail lost, not_held, or a request error
 function M:check()
-  local results, message, code, revision = send_guarded(self, function(txn)
+  local results, message, code, revision = send_guarded(self, "check", {}, function(txn)
     txn:get(self:key())
   end)
   if not results then
@@ -94,9 +98,8 @@ local function check_was_read(self, key)
   if not message or not self:_left() then
     return true
   end
-  local text = "lock %s: the last read of key %s failed, so it cannot be written; read it first"
-    .. " (%s)"
-  return nil, text:format(names.quote(self), quote(key), message), "unread"
+  local text = "%s; so key %s was not read, and cannot be written; read it first"
+  return nil, text:format(message, quote(key)), "unread"
 end
 
 -- Returns its arguments, the results of a guarded write. Counts a failure in the metrics.
@@ -107,15 +110,15 @@ local function count_failure(self, results, message, code, ...)
   return results, message, code, ...
 end
 
--- Sends operations that write the keys in the list `keys`.
-local function send_guarded_writes(self, keys, add_operations)
-  for _, key in ipairs(keys) do
+-- Sends operations, of which some write the keys in the list `writes`.
+local function send_guarded_writes(self, method, keys, writes, add_operations)
+  for _, key in ipairs(writes) do
     local was_read, message, code = check_was_read(self, key)
     if not was_read then
       return count_failure(self, nil, message, code)
     end
   end
-  return count_failure(self, send_guarded(self, add_operations))
+  return count_failure(self, send_guarded(self, method, keys, add_operations))
 end
 
 -- ---- reads and writes ----
@@ -133,7 +136,8 @@ local function check_may_write(self, where)
   check.raise(string.format(text, where, names.quote(self)))
 end
 
---- Writes a key in etcd, if the hold is still valid when etcd applies the write.
+--- Writes a key in etcd, if the hold is still valid when etcd applies the write. By default,
+-- etcd allows [1.5 MiB](#guarded-writes).
 -- @function lock:put
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam string value
@@ -145,7 +149,8 @@ function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
   check_may_write(self, "lock:put")
-  local results, message, code = send_guarded_writes(self, { key }, function(txn)
+  local keys = { key }
+  local results, message, code = send_guarded_writes(self, "put", keys, keys, function(txn)
     txn:put(key, value)
   end)
   return results and true or nil, message, code
@@ -161,7 +166,8 @@ end
 function M:delete(key)
   check.string("lock:delete", "key", key)
   check_may_write(self, "lock:delete")
-  local results, message, code = send_guarded_writes(self, { key }, function(txn)
+  local keys = { key }
+  local results, message, code = send_guarded_writes(self, "delete", keys, keys, function(txn)
     txn:delete(key)
   end)
   if not results then
@@ -184,7 +190,7 @@ end
 -- @fail lost, not_held, or a request error
 function M:get(key, default)
   check.string("lock:get", "key", key)
-  local results, message, code = send_guarded_read(self, function(txn)
+  local results, message, code = send_guarded_read(self, "get", { key }, function(txn)
     txn:get(key)
   end)
   note_read(self, key, message)
@@ -197,9 +203,10 @@ end
 -- Operation -> length of its table.
 local OPERATIONS = { put = 3, get = 2, delete = 2 }
 
--- Raises unless `list` is a list of operations. Returns the list of the keys that it writes.
+-- Raises unless `list` is a list of operations. Returns two lists: of the keys that it writes, and
+-- of the key of each operation.
 local function check_operations(list)
-  local writes = {}
+  local writes, keys = {}, {}
   if type(list) ~= "table" or check.length(list) == 0 then
     check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
   end
@@ -213,11 +220,12 @@ local function check_operations(list)
     for field = 2, length do
       check.string("lock:txn", string.format("operation %d, field %d", i, field), op[field])
     end
+    keys[i] = op[2]
     if op[1] ~= "get" then
       writes[#writes + 1] = op[2]
     end
   end
-  return writes
+  return writes, keys
 end
 
 -- Records whether the keys that `list` reads were read. A key that it also writes does not count:
@@ -234,7 +242,7 @@ local function note_operations(self, list, writes, message)
 end
 
 --- Applies several operations at once, all or none, if the hold is still valid when etcd applies
--- them. A key may be changed only once.
+-- them. A key may be changed only once. By default, etcd allows [128 operations](#guarded-writes).
 -- @function lock:txn
 -- @tparam {operation,...} list each operation is `{ "put", key, value }`, `{ "get", key }` or
 --   `{ "delete", key }`
@@ -243,7 +251,7 @@ end
 -- @fail as lock:put
 -- @raise for an invalid operation; for a read hold, if an operation writes
 function M:txn(list)
-  local writes = check_operations(list)
+  local writes, keys = check_operations(list)
   if writes[1] then
     check_may_write(self, "lock:txn")
   end
@@ -254,9 +262,9 @@ function M:txn(list)
   end
   local results, message, code
   if writes[1] then
-    results, message, code = send_guarded_writes(self, writes, add_operations)
+    results, message, code = send_guarded_writes(self, "txn", keys, writes, add_operations)
   else
-    results, message, code = send_guarded_read(self, add_operations)
+    results, message, code = send_guarded_read(self, "txn", keys, add_operations)
   end
   if code ~= "unread" then
     note_operations(self, list, writes, message)
@@ -289,9 +297,10 @@ function M:proclaim(value)
   if not ok then
     return nil, refusal, refusal_code
   end
-  local results, message, code, is_unchanged = count_failure(self, send(self, function(txn)
-    txn:proclaim(self._core, value)
-  end))
+  local results, message, code, is_unchanged = count_failure(self, send(self, "proclaim", {},
+    function(txn)
+      txn:proclaim(self._core, value)
+    end))
   if results then
     self._leader_value = value
   elseif not is_unchanged then
@@ -335,7 +344,7 @@ function M:downgrade()
   if self._mode == "write" then
     become_reader(self)
   end
-  local results, message, code = send(self, function(txn)
+  local results, message, code = send(self, "downgrade", {}, function(txn)
     txn:downgrade(self._core)
   end)
   if not results then

@@ -121,7 +121,7 @@ function Metrics.new(option, prefix)
     -- Set of the locks for which calls wait. The references are weak, because a coroutine that the
     -- program drops during its wait never ends it.
     _started = setmetatable({}, { __mode = "k" }),
-    -- The observers of elections -> the name of the election. The references are weak, too.
+    -- The observers of elections -> the full name of the election. The references are weak, too.
     _observers = setmetatable({}, { __mode = "k" }),
     -- The same series in the order in which they were added.
     _list = {},
@@ -203,9 +203,9 @@ function Metrics:begin_wait(lock)
   end
 end
 
---- Adds an observer of the election `name`.
-function Metrics:add_observer(observer, name)
-  self._observers[observer] = name
+--- Adds an observer of the election `full_name`.
+function Metrics:add_observer(observer, full_name)
+  self._observers[observer] = full_name
 end
 
 local function note_age(self, field, lock, seconds)
@@ -216,10 +216,10 @@ local function note_age(self, field, lock, seconds)
 end
 
 local function measure_observers(self)
-  for observer, name in pairs(self._observers) do
+  for observer, full_name in pairs(self._observers) do
     local is_known = observer:_knows_leader()
     if is_known ~= nil then
-      local series = series_of(self, name, "leader")
+      local series = series_of(self, full_name, "leader")
       series.is_leader_known = math.min(series.is_leader_known or 1, is_known and 1 or 0)
     end
   end
@@ -283,12 +283,12 @@ end
 
 -- Returns the labels of `common` whose names are not in `own`, then those of `own`.
 local function merge_labels(common, own)
-  local list, names = {}, {}
+  local list, is_own = {}, {}
   for _, pair in ipairs(own) do
-    names[pair[1]] = true
+    is_own[pair[1]] = true
   end
   for _, pair in ipairs(common) do
-    list[#list + 1] = not names[pair[1]] and pair or nil
+    list[#list + 1] = not is_own[pair[1]] and pair or nil
   end
   for _, pair in ipairs(own) do
     list[#list + 1] = pair

@@ -241,7 +241,7 @@ function Observer.new(election)
     _failure = nil, -- message of the last read if it failed with "unavailable"; else nil
   }, Observer)
   if client._metrics then
-    client._metrics:add_observer(self, election._name)
+    client._metrics:add_observer(self, election._full_name)
   end
   return self
 end

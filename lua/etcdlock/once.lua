@@ -172,12 +172,11 @@ function Run:take(opts, is_in_with)
 end
 
 -- Returns nil, message, code for a request for the record that failed with `message` and `code`.
--- The message names the key, unless the request failed because the hold has ended.
-local function fail(self, message, code)
-  if code ~= "lost" and code ~= "not_held" then
-    message = ("lock %s: the record of the last run, key %s: %s%s"):format(
-      quote(self._full_name), quote(self._key), message,
-      code == "denied" and "; grant the user the right to read and write this key" or "")
+-- The message names the lock and the key.
+local function fail(message, code)
+  if code == "denied" then
+    message = message .. "; grant the user the right to read and write this key, the record of the"
+      .. " last run"
   end
   return nil, message, code
 end
@@ -190,7 +189,7 @@ function Run:check(lock)
   local name, length = quote(self._full_name), self._length
   local text, message, code = lock:get(self._key)
   if text == nil then
-    return fail(self, message, code)
+    return fail(message, code)
   end
   local last = text and decode(self._name, text)
   if text and not last then
@@ -243,7 +242,7 @@ function Run:record(lock)
   if is_written or is_unknown and self._client:get(self._key) == text then
     return true
   end
-  message = select(2, fail(self, message, code))
+  message = select(2, fail(message, code))
   return nil, message .. "; " .. (is_unknown
     and "it is not known whether the run is recorded; if not, the next start repeats it"
     or "the run is not recorded, and the next start repeats it"), code
@@ -375,7 +374,9 @@ function M:runs(prefix)
   if not full_prefix then
     return nil, message, code
   end
-  return snapshots.read(self, self._get_deadline(), function(snapshot)
+  local what = full_prefix == "" and "all runs"
+    or "runs whose names begin with " .. quote(full_prefix)
+  return snapshots.read(self, what, self._get_deadline(), function(snapshot)
     return read_runs(self, snapshot, prefix)
   end)
 end

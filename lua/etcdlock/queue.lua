@@ -275,7 +275,7 @@ local function list_entries(self, where, name, deadline)
   if not full_name then
     return nil, message, code
   end
-  return snapshots.read(self, deadline, function(snapshot)
+  return snapshots.read(self, "lock " .. quote(full_name), deadline, function(snapshot)
     local lists, text, failure = list_keys(snapshot, full_name .. "/", full_name .. "0",
       function(other) return other == full_name end)
     if not lists then
@@ -393,14 +393,14 @@ function M:break_lock(name, token)
     return nil, message, code
   end
   local entry = find_entry(entries, token)
-  local not_held = string.format("lock %s is not held with token %.0f", quote(self._prefix .. name),
-    token)
+  local subject = "lock " .. quote(self._prefix .. name)
+  local not_held = string.format("%s is not held with token %.0f", subject, token)
   if not entry or entry.held == false then
     return nil, not_held, "not_held"
   end
   local ok, held, results = self:_run_txn(make_deletion(self, entry), deadline)
   if not ok then
-    return nil, held, results -- message, code
+    return nil, string.format("%s: %s", subject, held), results -- the message and the code
   elseif not held then
     return nil, not_held, "not_held"
   end
@@ -451,7 +451,8 @@ function M:_read_queues(prefix)
   if not full_prefix then
     return nil, message, code
   end
-  return snapshots.read(self, self._get_deadline(), function(snapshot)
+  local what = full_prefix == "" and "all locks" or "locks that begin with " .. quote(full_prefix)
+  return snapshots.read(self, what, self._get_deadline(), function(snapshot)
     return read_queues(self, snapshot, full_prefix)
   end)
 end

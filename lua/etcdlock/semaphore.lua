@@ -51,7 +51,8 @@ function Semaphore:available()
   txn:list(stem, stem:sub(1, -2) .. "0")
   local ok, held, results = client:_run_txn(txn)
   if not ok then
-    return nil, held, results -- message, code
+    local message = string.format("semaphore %s: %s", quote(self._full_name), held)
+    return nil, message, results -- results is the code
   end
   local taken = 0
   for _, kv in ipairs(results[1]) do

@@ -104,21 +104,21 @@ end
 
 --- Calls read_all(snapshot) and returns its results. If etcd has compacted the revision of the
 -- snapshot meanwhile, calls read_all again with a new snapshot. At the time `deadline` (core.now)
--- gives up and returns nil, message, "unavailable".
-function M.read(client, deadline, read_all)
+-- gives up and returns nil, message, "unavailable". The message of a failure begins with `what`.
+function M.read(client, what, deadline, read_all)
   local snapshot
   repeat
     snapshot = setmetatable({ _client = client, _deadline = deadline }, Snapshot)
-    local results, message, code = read_all(snapshot)
+    local results, second, code = read_all(snapshot) -- second: a second result, or the message
     if not snapshot._is_over then
-      return results, message, code
+      return results, results and second or string.format("%s: %s", what, second), code
     end
   until core.now() >= deadline
   local message = snapshot._message
   if snapshot.revision then
     message = "too many keys, or etcd is too slow, to read all keys in time; " .. message
   end
-  return nil, message, "unavailable"
+  return nil, string.format("%s: %s", what, message), "unavailable"
 end
 
 --- Returns the range of all keys that begin with `prefix`: the first of these keys, and the first

@@ -104,6 +104,23 @@ function M.quote(text)
   return '"' .. M.escape((text:gsub('["\\]', "\\%0"))) .. '"'
 end
 
+-- KEY_MAX: the largest number of bytes of a key that is shown. KEYS_MAX: that of several keys.
+local KEY_MAX, KEYS_MAX = 80, 120
+
+--- Returns the keys of the list `keys`, each escaped, in quotes and with a blank in front, for a
+-- message. A long key is cut. If there are too many keys, the last ones are counted.
+function M.quote_keys(keys)
+  local text = ""
+  for i, key in ipairs(keys) do
+    local shown = " " .. M.quote(key:sub(1, KEY_MAX)) .. (#key > KEY_MAX and "..." or "")
+    if i > 1 and #text + #shown > KEYS_MAX then
+      return string.format("%s and %d more", text, #keys - i + 1)
+    end
+    text = text .. (i > 1 and "," or "") .. shown
+  end
+  return text
+end
+
 -- ---- numbers ----
 -- After a call of os.setlocale, PUC Lua may write 2.5 as "2,5", which neither JSON nor Prometheus'
 -- text format allows. PUC Lua 5.1 may then also fail to read "2.5". LuaJIT ignores the locale.

@@ -103,6 +103,46 @@ describe("a refused call", function()
     end)
   end)
 
+  -- Regression 272. The message named neither the user nor the key; that of a holder's call also
+  -- did not name the lock.
+  it("names the user, the lock and the keys if etcd denies a permission", function()
+    local lock = assert(client:lock "a")
+    local denied = ("etcd %s: etcdserver: permission denied for user \"locker\"")
+      :format(etcd:endpoint():match "//(.*)")
+    local function assert_says(text, ...)
+      assert.equal(text:gsub("DENIED", denied), (assert_fails("denied", ...)))
+    end
+    local hold = ('lock "%sa": '):format(prefix)
+    assert_says(hold .. 'put "elsewhere": DENIED', lock:put("elsewhere", "v"))
+    assert_says(hold .. 'get "elsewhere": DENIED', lock:get "elsewhere")
+    assert_says(hold .. 'delete "x\\x0a": DENIED', lock:delete "x\n")
+    assert_says(hold .. ('txn "%sown", "elsewhere": DENIED'):format(prefix),
+      lock:txn { { "get", prefix .. "own" }, { "get", "elsewhere" } })
+    assert.is_true(lock:unlock())
+    assert_says('get "elsewhere": DENIED', client:get "elsewhere")
+    local stranger = connect { prefix = "elsewhere/" }
+    local needs = "; the user needs readwrite for the keys below this name"
+    assert_says('lock "elsewhere/a": DENIED' .. needs, stranger:lock "a")
+    assert_says('semaphore "elsewhere/a": DENIED' .. needs, stranger:semaphore("a", 1):lock())
+    assert_says('semaphore "elsewhere/a": DENIED', stranger:semaphore("a", 1):available())
+    assert_says('election "elsewhere/a": DENIED', stranger:election "a":leader())
+    assert_says('lock "elsewhere/a": DENIED', stranger:queue "a")
+    assert_says('lock "elsewhere/a": DENIED', stranger:break_lock("a", 1))
+    assert_says('locks that begin with "elsewhere/": DENIED', stranger:queues())
+  end)
+
+  it("names the common name of the client certificate if that is the user", function()
+    local secure = secured.start(prefix, { tls = tls.served_by(suite.cast().server) })
+    secured.ctl(secure, "user", "add", "client", "--no-password")
+    secured.ctl(secure, "user", "grant-role", "client", "locks")
+    local opts = tls.options(secure, prefix)
+    opts.user, opts.password = false, false
+    local lock = assert(connect(opts):lock "a")
+    assert.matches('permission denied for user "client"$',
+      (assert_fails("denied", lock:put("elsewhere", "v"))))
+    assert.is_true(lock:unlock())
+  end)
+
   it('returns "denied" if the role does not cover the data key, and the hold stays', function()
     local lock = assert(client:lock "a")
     assert_refused("denied", "permission denied", wait.now(), lock:put("elsewhere", "v"))

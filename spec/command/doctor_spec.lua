@@ -250,6 +250,33 @@ describe("etcdlock doctor", function()
     proxy:stop()
   end)
 
+  -- Regression 273. production.md said that readwrite for the prefix is sufficient, and doctor did
+  -- not check the keys of lock:get and lock:put, which lack it.
+  it("checks the rights to each key of --data, and changes nothing", function()
+    local etcd = secured.start(prefix, { tls = false })
+    local key = "stock/it's 50%"
+    local env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }
+    env.ETCDCTL_USER = "locker:" .. secured.PASSWORD
+    local out = doctor({ "--prefix", prefix }, env)
+    assert_says(out, "note   the rights to the keys of lock:get and lock:put were not checked: ")
+    out = doctor({ "--prefix", prefix, "--data", key, "--data", prefix .. "own" }, env)
+    assert_says(out, ('WRONG  this user may not read the key "%s": '):format(key),
+      ('WRONG  this user may not write the key "%s": '):format(key),
+      "-> etcdctl role grant-permission ROLE readwrite 'stock/it'\\''s 50%'\n",
+      ('ok     this user may write the key "%sown"\n'):format(prefix), "\n2 problems found.\n")
+    secured.ctl(etcd, "role", "grant-permission", "locks", "read", key)
+    out = doctor({ "--prefix", prefix, "--data", key }, env)
+    assert_says(out, ('ok     this user may read the key "%s"\n'):format(key),
+      ('WRONG  this user may not write the key "%s": '):format(key))
+    secured.ctl(etcd, "role", "grant-permission", "locks", "readwrite", key)
+    etcd:put(key, "12")
+    local status
+    out, status = doctor({ "--prefix", prefix, "--data", key }, env)
+    assert.equal(0, status, out)
+    assert.equal("12", (etcd:get(key)))
+    assert.is_nil(out:find "not checked")
+  end)
+
   it("notes that the login took more than 1 s", function()
     local etcd = secured.start(prefix, { tls = false })
     local server = clients.scripted(etcd:endpoint())

@@ -16,6 +16,9 @@ setup(function() stage:open() end)
 teardown(function() stage:close() end)
 after_each(function() stage:clear() end)
 
+-- The start of the messages of `look`.
+local LOOKED_AT = ('lock "%slooked-at": '):format(prefix)
+
 -- ---- releases ----
 
 describe("unlock is retried or fails as the error table says after", function()
@@ -25,7 +28,7 @@ describe("unlock is retried or fails as the error table says after", function()
     stage:script(row, "Txn", 1)
     local ok, message, code = within(0, SOON, function() return lock:unlock() end)
     if row.definite and not row.retriable then
-      stage:assert_told(row, "", ok, message, code)
+      stage:assert_told(row, 'lock "' .. prefix .. 'a": ', ok, message, code, nil, true)
     else
       assert.is_true(ok, message)
     end
@@ -51,7 +54,7 @@ describe("a lease request is retried or fails as the error table says after", fu
       assert.is_truthy(lock, message)
       assert.equal(3, count)
     else
-      stage:assert_told(row, 'lock "' .. prefix .. 'a": ', lock, message, code)
+      stage:assert_told(row, 'lock "' .. prefix .. 'a": ', lock, message, code, nil, true)
       assert.equal(1, count)
     end
     stage.await_leases(lock and 1 or 0)
@@ -169,7 +172,7 @@ describe("a token is fetched again and the call retried three times after", func
     stage:script(row, "Txn")
     local code
     count, seconds, message, code = stage.server:count("Txn", look)
-    stage:assert_told(row, "", seconds, message, code)
+    stage:assert_told(row, LOOKED_AT, seconds, message, code)
     assert.same({ 4, before + 5 }, { count, stage.server:calls "Authenticate" })
   end, function(row) return row.token_bad end)
 end)
@@ -184,7 +187,7 @@ describe("Authenticate is not repeated for each call after", function()
       local count, seconds, message, code = stage.server:count("Txn", function()
         return within(0, SOON, look)
       end)
-      stage:assert_told(row, "", seconds, message, code)
+      stage:assert_told(row, LOOKED_AT, seconds, message, code)
       assert.equal(0, count)
     end
     assert.equal(before + 1, stage.server:calls "Authenticate")

@@ -96,8 +96,30 @@ describe("etcd", function()
     assert.equal(error_rows.STATUS.RESOURCE_EXHAUSTED, status)
     assert.matches("grpc: received message larger than max", said, 1, true)
     assert.equal("invalid", code)
-    assert.matches("received message larger than max", message, 1, true)
+    -- Regression 271. The message did not name the limit.
+    assert.matches("received message larger than max .*; etcd's default limit is 1.5 MiB", message)
     assert.is_true(lock:check())
+  end)
+
+  -- Regression 271. The message did not name the limit. It comes from etcd, which alone knows it.
+  it("refuses a txn of too many operations, and the message names the limit", function()
+    local etcd = Etcd.start { args = { "--max-txn-ops", "150" } }
+    local function put_many(endpoint, count)
+      local lock, list = assert(connect(endpoint):lock "a"), {}
+      for i = 1, count do list[i] = { "put", prefix .. "data" .. i, "v" } end
+      local results, message, code = lock:txn(list)
+      assert.is_true(lock:unlock())
+      return results, message, code
+    end
+    assert.equal(128, #put_many(suite.endpoint(), 128))
+    suite.etcd():del_all(prefix .. "data")
+    local message = assert_fails("invalid", put_many(suite.endpoint(), 129))
+    assert.matches(('^lock "%sa": txn "%sdata1", .* more: etcd .*: etcdserver: too many operations '
+      .. "in txn request; etcd's default limit is 128 operations %%(%%-%%-max%%-txn%%-ops%%)$")
+      :format(prefix, prefix), message)
+    assert.same({}, suite.etcd():keys(prefix .. "data"))
+    assert.equal(150, #put_many(etcd:endpoint(), 150))
+    etcd:stop()
   end)
 end)
 

@@ -114,7 +114,7 @@ describe("a read is retried or fails as the error table says after", function()
       assert.is_table(seconds, message)
       assert.equal(3, count)
     else
-      stage:assert_told(row, "", seconds, message, code)
+      stage:assert_told(row, 'lock "' .. prefix .. 'looked-at": ', seconds, message, code)
       assert.equal(1, count)
     end
   end)
@@ -137,7 +137,8 @@ describe("a write is retried only if it was certainly not applied, after", funct
       assert.equal(3, count)
     else
       -- "unavailable" is the code of an unknown outcome, whatever the cause (regression 243)
-      stage:assert_told(row, "", ok, message, code, not row.definite and "unavailable" or nil)
+      stage:assert_told(row, ('lock "%sa": put "%s": '):format(prefix, key), ok, message, code,
+        not row.definite and "unavailable" or nil)
       assert.equal(1, count)
     end
     local written = not row.definite or repeated
@@ -156,7 +157,7 @@ describe("lock ends as the error table says after", function()
       return within(low, high, function() return stage.client:lock("b", { timeout = timeout }) end)
     end)
     assert.is_nil(lock)
-    assert.equal(where .. stage:text_of(row), message)
+    assert.equal(where .. stage:text_of(row, true), message)
     assert.is_true(count <= STORM, count .. " requests")
     return count, code
   end
@@ -230,7 +231,7 @@ describe("try_lock is retried or fails as the error table says after", function(
       assert.is_truthy(lock, message)
       assert.is_true(lock:unlock())
     else
-      stage:assert_told(row, 'lock "' .. prefix .. 'b": ', lock, message, code)
+      stage:assert_told(row, 'lock "' .. prefix .. 'b": ', lock, message, code, nil, true)
     end
     stage:assert_free "b"
   end, function(row) return not row.lease_gone end)

@@ -6,6 +6,9 @@ local LONG = 10000 * DAY -- a period so long that none ends during a test
 
 local assert_ran = clients.assert_ran
 
+-- The full name of the lock "a", as a pattern.
+local A = prefix:gsub("%p", "%%%0") .. "a"
+
 local function never() error "was run" end
 
 local function key_of(name) return prefix .. name .. ".last-run" end
@@ -51,8 +54,8 @@ describe("client:once", function()
     local before = os.time()
     assert.is_true(client:once("a", LONG, function() end))
     local message, run = assert_skipped(other:once("a", LONG, never))
-    assert.equal(('lock "a": nothing to do in this period: run by pid %d on %s at %s'):format(
-      core.pid(), core.host(), os.date("%Y-%m-%d %H:%M:%S", run.started)), message)
+    assert.equal(('lock "%sa": nothing to do in this period: run by pid %d on %s at %s'):format(
+      prefix, core.pid(), core.host(), os.date("%Y-%m-%d %H:%M:%S", run.started)), message)
     assert.same(client:runs(), { run })
     assert.same({ "a", core.host(), core.pid() }, { run.name, run.host, run.pid })
     assert.is_true(before <= run.started and run.started <= run.ended and run.ended <= os.time())
@@ -70,7 +73,7 @@ describe("client:once", function()
   it('runs the function once with the period "ever"', function()
     assert.is_true(client:once("a", "ever", function() end))
     record_run("a", 10000 * DAY)
-    assert.matches('^lock "a": nothing to do: run by pid 4711 on web%-9 at ',
+    assert.matches('^lock "' .. A .. '": nothing to do: run by pid 4711 on web%-9 at ',
       (assert_skipped(client:once("a", "ever", never))))
   end)
 
@@ -147,7 +150,7 @@ describe("client:once", function()
     local from = wait.now()
     local message = assert_fails("timeout", client:once("a", 2, never))
     assert.is_true(wait.now() - from < 2 + wait.SLACK)
-    assert.matches('^lock "a" was not free within [%d.]+ s', message)
+    assert.matches('^lock "' .. A .. '" was not free within [%d.]+ s', message)
     assert_fails("timeout", client:once("a", LONG, { timeout = 0.3 }, never))
     assert_fails("timeout", connect { timeout = 0.3 }:once("a", LONG, never))
     assert_fails("timeout", connect { timeout = 0.3 }:once("a", "ever", never))
@@ -198,8 +201,8 @@ describe("client:once", function()
       lock:wait_lost(5)
       return "a result", nil
     end))
-    assert.matches('^lock "a" was lost: .*; the run is not recorded, and the next start repeats '
-      .. "it$", message)
+    assert.matches('^lock "' .. A .. '" was lost: .*; the run is not recorded, and the next start '
+      .. "repeats it$", message)
     assert.same({ "a result", nil }, { result, nothing })
     assert.is_nil(record_of "a")
   end)
@@ -215,7 +218,7 @@ describe("client:once", function()
     local message = assert_ran("not_held", client:once("a", LONG, function(lock)
       assert.is_true(lock:unlock())
     end))
-    assert.matches('^lock "a" is not held; the run is not recorded', message)
+    assert.matches('^lock "' .. A .. '" is not held; the run is not recorded', message)
     assert.is_nil(record_of "a")
   end)
 
@@ -266,15 +269,15 @@ describe("client:once", function()
     end))
     own:resume()
     assert.equal("result", result)
-    assert.matches('^lock "a": the record of the last run, key ".*a%.last%-run": .*; it is not '
+    assert.matches('^lock "' .. A .. '": put "' .. A .. '.last%-run": .*; it is not '
       .. "known whether the run is recorded; if not, the next start repeats it$", message)
   end)
 
   it('returns "invalid" if the key is no record, or is more than one period ahead', function()
     etcd:put(key_of "a", "mine")
     local message = assert_fails("invalid", client:once("a", LONG, never))
-    assert.equal(('lock "a": the key "%s" is not the record of a run; choose another name, or '
-      .. "delete the key"):format(key_of "a"), message)
+    assert.equal(('lock "%sa": the key "%s" is not the record of a run; choose another name, or '
+      .. "delete the key"):format(prefix, key_of "a"), message)
     record_run("a", -2 * DAY)
     assert.matches("more than one period ahead of this machine's clock; correct the clocks",
       assert_fails("invalid", client:once("a", DAY, never)))

@@ -2066,4 +2066,33 @@ end]],
     to = "label or OTHER",
     spec = "spec/observability/metrics_spec.lua",
   },
+  {
+    name = "the message of a transaction with too many operations names no limit",
+    regression = 271,
+    file = "src/base/error.c",
+    from = [["etcd's default limit is 128 operations (--max-txn-ops)"]],
+    to = "NULL",
+    spec = "spec/errors/real_servers_spec.lua",
+  },
+  {
+    name = "the message of a denied permission names no user",
+    regression = 272,
+    file = "src/etcd/auth.c",
+    from = "if (err->code != EL_DENIED) return;",
+    to = "if (err->code != EL_OK) return;",
+    spec = "spec/cluster/auth_spec.lua",
+  },
+  {
+    name = "doctor does not check the rights to the keys of lock:get and lock:put",
+    regression = 273,
+    file = "lua/etcdlock/command/doctor.lua",
+    from = [[
+      check_wake_up(client, known, args)
+      check_data(client, known, args)
+]],
+    to = [[
+      check_wake_up(client, known, args)
+]],
+    spec = "spec/command/doctor_spec.lua",
+  },
 }

@@ -295,8 +295,8 @@ describe("the log function", function()
     local levels = {}
     for _, event in ipairs(told) do levels[event.name .. " " .. event.event] = event.level end
     assert.same({
-      ["leader still_waiting"] = "info", ["leader not_acquired"] = "info",
-      ["a still_waiting"] = "warn", ["a not_acquired"] = "warn",
+      [prefix .. "leader still_waiting"] = "info", [prefix .. "leader not_acquired"] = "info",
+      [prefix .. "a still_waiting"] = "warn", [prefix .. "a not_acquired"] = "warn",
     }, levels)
   end)
 
@@ -478,7 +478,8 @@ describe("outside of nginx, without a log", function()
     return err
   end
 
-  local LINE = '^etcdlock: lock "a": lost after [%d.]+ s, token %d+, deleted: [^\n]+\n$'
+  local LINE = '^etcdlock: lock "' .. prefix:gsub("%p", "%%%0")
+    .. 'a": lost after [%d.]+ s, token %d+, deleted: [^\n]+\n$'
 
   it("a lost lock is one line on standard error, whichever call finds it first", function()
     for _, find in ipairs {

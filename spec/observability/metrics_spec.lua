@@ -114,6 +114,7 @@ describe("the metrics of a client", function()
     local client = connect { metrics = { "kept", "lost*" }, log = function() end }
     local function ends(label)
       local page = page_of(client)
+      label = label == "other" and label or prefix .. label
       return {
         page:value("etcdlock_lost_locks_total", { lock = label }),
         page:value("etcdlock_leaked_locks_total", { lock = label }),
@@ -143,7 +144,7 @@ describe("the metrics of a client", function()
   it("tell which elections the client leads, and whether its observers know a leader", function()
     local client = connect { metrics = { "a", "b", "c" } }
     local function figure(name, label)
-      return page_of(client):values(name, name, { lock = label })[1]
+      return page_of(client):values(name, name, { lock = prefix .. label })[1]
     end
     local function leads(label) return figure("etcdlock_leaderships", label) end
     local function is_known(label) return figure("etcdlock_leader_known", label) end
@@ -179,7 +180,7 @@ describe("the metrics of a client", function()
     local observer = (client:election "a":observe())
     assert.equal("other", (observer:next(10)))
     local function is_known()
-      return page_of(client):value("etcdlock_leader_known", { lock = "*" })
+      return page_of(client):value("etcdlock_leader_known", { lock = prefix .. "*" })
     end
     assert.equal(1, is_known())
     server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
@@ -207,7 +208,8 @@ describe("the metrics of a client", function()
     assert_fails("not_held", leader:proclaim "newer")
     local page = page_of(client)
     local function count(label, code)
-      return page:value("etcdlock_guarded_write_failures_total", { lock = label, code = code })
+      return page:value("etcdlock_guarded_write_failures_total",
+        { lock = prefix .. label, code = code })
     end
     assert.same({ 3, 1 }, { count("a", "lost"), count("leader", "not_held") })
   end)

@@ -125,6 +125,11 @@ static const struct {
      DEFINITE, "the user or the password is wrong"},
     {GRPC_INVALID_ARGUMENT, "revision of auth store is old", EL_UNAUTHENTICATED,
      DEFINITE | TOKEN_BAD, NULL},
+    /* The client does not check these limits itself: it does not know those of this etcd. */
+    {GRPC_INVALID_ARGUMENT, "too many operations", EL_INVALID, DEFINITE,
+     "etcd's default limit is 128 operations (--max-txn-ops)"},
+    {GRPC_INVALID_ARGUMENT, "request is too large", EL_INVALID, DEFINITE,
+     "etcd's default limit is 1.5 MiB (--max-request-bytes)"},
     {GRPC_INVALID_ARGUMENT, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNAUTHENTICATED, NULL, EL_UNAUTHENTICATED, DEFINITE | TOKEN_BAD,
      NULL},
@@ -136,7 +141,7 @@ static const struct {
     /* If a request is too large, etcd rejects it before it applies it. If an answer is too large,
      * etcd has applied the request. */
     {GRPC_RESOURCE_EXHAUSTED, "grpc: received message larger", EL_INVALID,
-     DEFINITE, NULL},
+     DEFINITE, "etcd's default limit is 1.5 MiB (--max-request-bytes)"},
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, TOO_LARGE,
      "read less at once, and keep no other data below the name of a lock"},
     /* gRPC ends any call of the client, not the one with the largest answer. */

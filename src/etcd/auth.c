@@ -10,6 +10,7 @@
 #include "base/container_of.h"
 #include "base/jitter.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "base/times.h"
 #include "etcd.pb-c.h"
 #include "net/call.h"
@@ -699,6 +700,21 @@ bool el_auth_explain_wait(const el_auth *auth, el_error *err) {
   err->code = EL_UNAVAILABLE;
   err->is_definite = err->is_retriable = true;
   return true;
+}
+
+/* Without a token, etcd takes the common name of the client certificate as the user. */
+void el_auth_name_user(const el_auth *auth, el_error *err) {
+  enum { NAME_SIZE = 64 };
+  char common_name[NAME_SIZE], text[2 * sizeof err->text];
+  const char *user = auth->user;
+  if (err->code != EL_DENIED) return;
+  if (user == NULL && el_channel_token(auth->ch) == NULL &&
+      el_channel_client_name(auth->ch, common_name, NAME_SIZE)) {
+    user = common_name;
+  }
+  if (user == NULL) return;
+  snprintf(text, sizeof text, "%s for user \"%s\"", err->text, user);
+  el_escape(err->text, sizeof err->text, text);
 }
 
 void el_auth_set_password(el_auth *auth, char *password) {

@@ -89,6 +89,10 @@ bool el_auth_was_answered(const el_auth *auth);
  * does nothing, if there is one, or none is needed. @thread io */
 bool el_auth_explain_wait(const el_auth *auth, el_error *err);
 
+/* el_auth_name_user adds to |err|, if it says that etcd denies a permission, the user to whom etcd
+ * denies it, as far as the client knows. @thread io */
+void el_auth_name_user(const el_auth *auth, el_error *err);
+
 /* el_auth_set_password takes over |password|, which later Authenticates use. @thread io */
 void el_auth_set_password(el_auth *auth, char *password);
 

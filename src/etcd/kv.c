@@ -418,6 +418,7 @@ void el_txn_answer_free(el_txn_answer *answer) {
 /* ---- the call ---- */
 
 typedef struct txn_call {
+  el_auth *auth;
   int64_t sent_ms;
   el_txn_shape shape; /* its kinds are in |kinds| below */
   bool is_read;
@@ -430,6 +431,7 @@ static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
   txn_call *call = arg;
   el_txn_answer *answer = el_alloc(sizeof *answer);
   answer->err = rpc_answer->err;
+  el_auth_name_user(call->auth, &answer->err);
   answer->sent_ms = call->sent_ms;
   if (rpc_answer->err.code == EL_OK &&
       !read_message(answer, rpc_answer, &call->shape)) {
@@ -453,6 +455,7 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
       packed->may_be_slow && el_channel_count(el_auth_channel(auth)) == 1;
   size_t n_kinds = packed->shape.n_then + packed->shape.n_otherwise;
   txn_call *call = el_alloc(sizeof *call + n_kinds);
+  call->auth = auth;
   call->sent_ms = el_now_ms();
   call->shape = packed->shape;
   call->shape.kinds = call->kinds;

@@ -163,6 +163,7 @@ static void on_canceled(el_watches *watches, el_watch *watch,
   el_error_set(&event.err, EL_DENIED, "etcd %s: watch of \"%.*s\": %s",
                el_stream_address(watches->st), (int)watch->key.len,
                watch->key.data, reason);
+  el_auth_name_user(watches->auth, &event.err);
   refuse(watches, watch, &event);
 }
 

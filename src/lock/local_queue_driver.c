@@ -720,7 +720,8 @@ static void end_release(el_waiter *waiter, const el_local_action *action) {
   if (action->release == EL_RELEASE_GONE) {
     explain_gone(entry_of(action->entry)->queue->queues, waiter, &err);
   } else if (action->release == EL_RELEASE_REFUSED) {
-    err = *entry_of(action->entry)->driver.last_error;
+    el_lock_message_refused(waiter, entry_of(action->entry)->driver.last_error,
+                            &err);
   }
   waiter->events->released(waiter, &err);
   waiter->events->done(waiter);

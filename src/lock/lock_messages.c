@@ -57,9 +57,12 @@ void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
 
 void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
                              el_error *err) {
-  el_error_set(err, cause != NULL ? cause->code : EL_UNAVAILABLE, "%s: %s",
-               subject_of(waiter).text,
-               cause != NULL ? cause->text : "etcd refused the request");
+  el_code code = cause != NULL ? cause->code : EL_UNAVAILABLE;
+  el_error_set(err, code, "%s: %s%s", subject_of(waiter).text,
+               cause != NULL ? cause->text : "etcd refused the request",
+               code == EL_DENIED
+                   ? "; the user needs readwrite for the keys below this name"
+                   : "");
 }
 
 void el_lock_message_unreachable(const el_waiter *waiter,

@@ -14,8 +14,8 @@ void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err);
 
-/* el_lock_message_refused says that etcd refused the request. |cause| is the error of etcd; NULL:
- * it is not known. @thread any */
+/* el_lock_message_refused says that etcd refused the request of a wait or a release. |cause| is the
+ * error of etcd; NULL: it is not known. @thread any */
 void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
                              el_error *err);
 

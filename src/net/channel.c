@@ -549,6 +549,10 @@ void el_channel_set_token(el_channel *ch, const char *token) {
 
 const char *el_channel_token(const el_channel *ch) { return ch->token; }
 
+bool el_channel_client_name(const el_channel *ch, char *to, int size) {
+  return ch->tls != NULL && el_tls_client_name(ch->tls, to, size);
+}
+
 void el_channel_free(el_channel *ch) {
   int64_t until_ms = el_now_ms() + EL_DIAGNOSES_STOP_MS;
   el_channel_set_token(ch, NULL);

@@ -70,6 +70,9 @@ void el_channel_set_token(el_channel *ch, const char *token);
  * el_channel_set_token. @thread io */
 const char *el_channel_token(const el_channel *ch);
 
+/* el_channel_client_name is el_tls_client_name for the TLS of |ch|. @thread io */
+bool el_channel_client_name(const el_channel *ch, char *to, int size);
+
 /* el_channel_leave leaves |member| because of |cause|, as if it were silent. It does nothing if
  * |member| is not in use. @thread io */
 void el_channel_leave(el_channel *ch, size_t member, const el_error *cause);

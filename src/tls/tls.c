@@ -295,6 +295,22 @@ bool el_tls_reload(el_tls *tls) {
   return ok;
 }
 
+/* ---- for messages ---- */
+
+bool el_tls_client_name(const el_tls *tls, char *to, int size) {
+  const el_pem *pem = &tls->pems[EL_TLS_CERT];
+  el_error ignored;
+  STACK_OF(X509) *list =
+      pem->text.bytes != NULL ? el_pem_certificates(pem, &ignored) : NULL;
+  int len = -1;
+  if (list != NULL) {
+    X509_NAME *subject = X509_get_subject_name(sk_X509_value(list, 0));
+    len = X509_NAME_get_text_by_NID(subject, NID_commonName, to, size);
+  }
+  sk_X509_pop_free(list, X509_free);
+  return len > 0;
+}
+
 /* ---- for gRPC ---- */
 
 el_tls_texts el_tls_get_texts(const el_tls *tls) {

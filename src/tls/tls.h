@@ -62,6 +62,11 @@ el_tls_texts el_tls_get_texts(const el_tls *tls);
  * @thread any */
 const char *el_tls_server_name(const el_tls *tls);
 
+/* el_tls_client_name writes the common name of the client certificate to |to|, which has |size|
+ * bytes; a longer name is cut. Returns false if there is no certificate, or it has no such name.
+ * @thread io */
+bool el_tls_client_name(const el_tls *tls, char *to, int size);
+
 /* el_tls_probe makes a connection of its own to |address| ("host:port", "[v6]:port"; "unix:path" if
  * |is_unix|), to find out why connections to it fail. If |tls| is NULL, the client uses no TLS, and
  * the probe finds out whether the server requires TLS. Blocks for up to |timeout_ms|, or until

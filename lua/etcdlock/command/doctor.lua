@@ -17,8 +17,8 @@ local M = {}
 -- ---- remedies: doc/errors.md in short ----
 
 -- Each row: a Lua pattern, and the remedy for a message that contains it. The first row whose
--- pattern matches counts. "%s" in a remedy stands for the prefix of the lock names. A message that
--- ends with its own remedy, after a semicolon, needs no row.
+-- pattern matches counts. "%s" in a remedy stands for the prefix of the lock names, in quotes. A
+-- message that ends with its own remedy, after a semicolon, needs no row.
 local REMEDIES = {
   { "alarm:NOSPACE", "the quota of the member's database is used up: etcdctl compact, etcdctl"
     .. " defrag, then etcdctl alarm disarm" },
@@ -41,7 +41,7 @@ local REMEDIES = {
   { "rejects the client certificate", "give --cert a certificate signed by a CA that etcd trusts" },
   { "user name is empty", "give --user, and ETCDCTL_PASSWORD" },
   { "password is wrong", "correct --user or ETCDCTL_PASSWORD" },
-  { "permission denied", "etcdctl role grant-permission --prefix=true ROLE readwrite '%s'" },
+  { "permission denied", "etcdctl role grant-permission --prefix=true ROLE readwrite %s" },
   { "answer.* cannot be read", "give the address of etcd itself, not of a proxy" },
   { "answer to Authenticate has no token", "give the address of etcd itself, not of a proxy" },
   { "cannot be read", "correct the path, or the permissions of the file" },
@@ -59,7 +59,7 @@ local function remedy_for(message, prefix)
       if prefix == "" and row[2]:find("%s", 1, true) then
         return GIVE_PREFIX
       end
-      return (row[2]:gsub("%%s", ((prefix or "PREFIX"):gsub("%%", "%%%%"))))
+      return (row[2]:gsub("%%s", (report.quote_for_shell(prefix or "PREFIX"):gsub("%%", "%%%%"))))
     end
   end
 end
@@ -341,6 +341,10 @@ local SLOW_NAME = "name %s: %d keys below it, which belong to no lock, slow a lo
 local SLOW_LOGIN = 1
 -- A TTL should be this many answers: EL_TTL_ANSWERS in src/base/times.h. SHORTEST_TTL: seconds.
 local ANSWERS_IN_TTL, SHORTEST_TTL = 4, 2
+-- A create_revision that no key has.
+local NO_REVISION = 2 ^ 52
+-- Remedy for missing rights to a key of --data.
+local GRANT_KEY = "etcdctl role grant-permission ROLE readwrite %s"
 -- Seconds between two looks for clients that wait for each other.
 local SECOND_LOOK = 1
 
@@ -391,6 +395,43 @@ local function await_renewal(lock)
     return lock:check()
   end
   return nil, reason
+end
+
+-- Asks etcd for the right to write `key`, and changes nothing: etcd checks the rights to all
+-- operations of a transaction first, and then a condition that is never true. Returns what
+-- client:_run_txn returns.
+local function ask_to_write(client, known, key)
+  local txn = client._core:txn()
+  txn:guard(known.prefix .. NAME, NO_REVISION)
+  txn:put(key, "")
+  return client:_run_txn(txn)
+end
+
+-- Prints the result of a request that needs the right to `what`, "read" or "write", for `key`.
+local function print_right(is_granted, message, code, what, key)
+  if is_granted then
+    print_ok(("this user may %s the key %s"):format(what, quote(key)))
+  elseif code == "denied" then
+    print_problem(("this user may not %s the key %s: %s"):format(what, quote(key), message),
+      GRANT_KEY:format(report.quote_for_shell(key)))
+  else
+    print_problem(message, remedy_for(message))
+  end
+end
+
+-- Checks the rights to the keys of --data. The rights to the prefix of the locks do not include
+-- them: lock:get and lock:put do not put the prefix in front of a key.
+local function check_data(client, known, args)
+  for _, key in ipairs(args.data) do
+    local value, message, code = client:get(key)
+    print_right(value ~= nil, message, code, "read", key)
+    local ok
+    ok, message, code = ask_to_write(client, known, key)
+    print_right(ok, message, code, "write", key)
+  end
+  if known.user and not args.data[1] then
+    print_note "the rights to the keys of lock:get and lock:put were not checked: give --data KEY"
+  end
 end
 
 local function note_taken(name)
@@ -630,6 +671,7 @@ local function check_use(client, known, args)
     local is_usable, failure = check_lock(client, known)
     if is_usable then
       check_wake_up(client, known, args)
+      check_data(client, known, args)
     end
     if not failure then -- otherwise further reads could fail for the same reason
       check_list(client, known)

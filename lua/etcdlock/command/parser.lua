@@ -233,12 +233,17 @@ local function add_elect(parser)
 end
 
 local function add_doctor(parser)
-  parser:command "doctor"
+  local command = parser:command "doctor"
     :summary "check the settings and etcd, and print remedies"
     :description("Prints the source of each setting and the state of each member, acquires and"
       .. " releases a test lock, and prints a remedy for each problem. Exits with 0 if there is no"
-      .. " problem, else with 1.\n\nExample:\n   etcdlock doctor --endpoints 127.0.0.1:2379")
+      .. " problem, else with 1.\n\n"
+      .. "Example:\n   etcdlock doctor --prefix etcdlock/ --data stock/1001")
     :epilog(EPILOG)
+  command:option "--data"
+    :argname "KEY"
+    :count "*"
+    :description "key of lock:get and lock:put that the user must have rights to; repeatable"
 end
 
 local function add_completion(parser)

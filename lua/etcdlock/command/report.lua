@@ -50,6 +50,11 @@ function M.print(...)
   return io.write(...) and io.flush()
 end
 
+--- Returns `word` in quotes for a shell.
+function M.quote_for_shell(word)
+  return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
 -- ---- messages ----
 
 local STDERR = 2

@@ -365,7 +365,7 @@ local function format_arguments(args)
   local words = {}
   for i, word in ipairs { args.name, args.subcommand == "elect" and args.value or nil } do
     local is_plain = word:find "^[%w_./:@%%+=,-]+$"
-    words[i] = " " .. (is_plain and word or "'" .. word:gsub("'", "'\\''") .. "'")
+    words[i] = " " .. (is_plain and word or report.quote_for_shell(word))
   end
   return table.concat(words)
 end

@@ -11,6 +11,7 @@ local STATUS = {
 }
 
 local NOT_ETCD = "the endpoint is not an etcd v3 client port"
+local REQUEST_LIMIT = "etcd's default limit is 1.5 MiB (--max-request-bytes)"
 
 -- One row for each rule, in the order of the rules: status, part of the text, code, flags, hint.
 -- Named fields: `says` is an example of the server's text; `status` is the status of this example
@@ -35,7 +36,13 @@ local ROWS = {
     says = "etcdserver: authentication failed, invalid user ID or password" },
   { "INVALID_ARGUMENT", "revision of auth store is old", "unauthenticated",
     "DEFINITE | TOKEN_BAD", says = "etcdserver: revision of auth store is old" },
-  { "INVALID_ARGUMENT", nil, "invalid", "DEFINITE", says = "etcdserver: request is too large" },
+  { "INVALID_ARGUMENT", "too many operations", "invalid", "DEFINITE",
+    "etcd's default limit is 128 operations (--max-txn-ops)",
+    says = "etcdserver: too many operations in txn request" },
+  { "INVALID_ARGUMENT", "request is too large", "invalid", "DEFINITE", REQUEST_LIMIT,
+    says = "etcdserver: request is too large" },
+  { "INVALID_ARGUMENT", nil, "invalid", "DEFINITE",
+    says = "etcdserver: duplicate key given in txn request" },
   { "UNAUTHENTICATED", nil, "unauthenticated", "DEFINITE | TOKEN_BAD",
     says = "etcdserver: invalid auth token" },
   { "PERMISSION_DENIED", nil, "denied", "DEFINITE", says = "etcdserver: permission denied" },
@@ -44,7 +51,7 @@ local ROWS = {
     says = "etcdserver: mvcc: database space exceeded" },
   { "RESOURCE_EXHAUSTED", "too many requests", "unavailable", "DEFINITE | RETRIABLE",
     says = "etcdserver: too many requests" },
-  { "RESOURCE_EXHAUSTED", "grpc: received message larger", "invalid", "DEFINITE",
+  { "RESOURCE_EXHAUSTED", "grpc: received message larger", "invalid", "DEFINITE", REQUEST_LIMIT,
     says = "grpc: received message larger than max (3000000 vs. 2097152)" },
   { "RESOURCE_EXHAUSTED", "message larger than max", "invalid", "TOO_LARGE",
     "read less at once, and keep no other data below the name of a lock",

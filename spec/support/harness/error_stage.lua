@@ -55,7 +55,7 @@ end
 function Stage:connect(opts)
   local all = { endpoints = self.server:endpoint(), prefix = self.prefix }
   for name, value in pairs(opts or {}) do all[name] = value end
-  self.client = assert(etcdlock.connect(all))
+  self.client, self.user = assert(etcdlock.connect(all)), all.user
   return self.client
 end
 
@@ -96,17 +96,22 @@ function Stage:script(row, method, times)
   self.server:answer(method, row.definite and "before" or "after", row.number, row.says, times)
 end
 
--- Returns the text that a message must contain for |row|.
-function Stage:text_of(row)
-  return ("etcd %s: %s%s"):format(self.server.address, row.cause or row.says,
-    row[5] and "; " .. row[5] or "")
+-- Returns the text that a message must contain for |row|; |is_lock|: a message of a call that takes
+-- or releases a lock.
+function Stage:text_of(row, is_lock)
+  local is_denied = row[3] == "denied"
+  local user = is_denied and self.user and (' for user "%s"'):format(self.user) or ""
+  local hint = is_denied and is_lock and "the user needs readwrite for the keys below this name"
+    or row[5]
+  return ("etcd %s: %s%s%s"):format(self.server.address, row.cause or row.says, user,
+    hint and "; " .. hint or "")
 end
 
 -- Fails unless the results of a call are the failure of |row|, with a message that begins with
--- |where|, and with |expected| (the code of |row|).
-function Stage:assert_told(row, where, ok, message, code, expected)
+-- |where|, and with |expected| (the code of |row|). |is_lock|: as in text_of.
+function Stage:assert_told(row, where, ok, message, code, expected, is_lock)
   assert.is_nil(ok)
-  assert.equal(where .. self:text_of(row), message)
+  assert.equal(where .. self:text_of(row, is_lock), message)
   assert.equal(expected or row[3], code)
 end
 
