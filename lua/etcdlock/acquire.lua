@@ -147,6 +147,20 @@ local function find_holder(lock)
   return text and label.read_holder(text, core.now() - lock._holder_read_at)
 end
 
+-- Reports to the log that a key of the semaphore has another number of permits than `lock`, a
+-- permit. Returns the text of that for the message of a failure; an empty text if the client has
+-- seen no such key since the last call.
+local function note_other_permits(lock)
+  local text, ago, permits = lock._core:take_other_permits()
+  if not text then
+    return ""
+  end
+  local other = label.read_holder(text, ago)
+  other.permits = permits
+  lock._client._events:report_other_permits(lock, other)
+  return "; " .. label.format_permits(lock._permits, other)
+end
+
 -- Returns a function report(), which the waiting call runs from time to time. If a report is due,
 -- report() logs that the call still waits: first after LOG_WAIT_AFTER, and a second time after the
 -- client's `_long_wait`. report() returns the seconds until the next report is due; nil: there are
@@ -188,6 +202,7 @@ end
 -- pending if only the wait has failed, and returns nil, message, code.
 local function finish(lock, ok, message, code)
   local client, binding = lock._client, lock._binding
+  local other_permits = lock._permits and note_other_permits(lock) or ""
   if ok then
     if binding then
       runtime.share(client._wakeups, binding)
@@ -208,7 +223,7 @@ local function finish(lock, ok, message, code)
   elseif code == "timeout" then
     message = message .. label.format_holder(find_holder(lock))
   end
-  return fail(lock, message, code)
+  return fail(lock, message .. other_permits, code)
 end
 
 -- If the owner of `lock` holds the lock already, increments the count of that hold and returns it.

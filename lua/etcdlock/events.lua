@@ -88,6 +88,10 @@ local KINDS = {
       event.count > 1 and "requests" or "request") or ""
     return string.format("etcd answers again after %s%s", format_seconds(event.outage), more)
   end },
+  permits_differ = { "warn", function(event)
+    return string.format("semaphore %s: %s; give the same number everywhere, because the largest"
+      .. " one is the limit", quote(event.name), label.format_permits(event.permits, event.other))
+  end },
   many_clients = { "warn", function(event)
     return MANY_CLIENTS:format(event.count)
   end },
@@ -159,6 +163,9 @@ function Events.new(core_client, options, metrics)
     _may_have_dropped = false,
     _outages = Outages.new(),
     _is_logging = false,
+    -- Set of the full names of semaphores about which `permits_differ` was reported, and its size.
+    _differing = {},
+    _n_differing = 0,
     _has_reported_error = false, -- an error of the log function
     _has_reported_leak = false, -- without a log function
     -- Ended holds that are not in `_metrics` yet, because Lua's garbage collector ran when their
@@ -384,6 +391,31 @@ end
 --- Reports that this process has `count` live clients.
 function Events:report_many_clients(count)
   local event = { event = "many_clients", count = count }
+  if self._log then
+    call_log(self, event)
+  else
+    runtime.advise(tostring(new_event(event)))
+  end
+end
+
+-- Largest number of semaphores that are remembered, so that each is reported once.
+local DIFFERING_MAX = 1000
+
+--- Reports, once for each semaphore, that `other` gives it another number of permits than `lock`, a
+-- permit. `other` is a holder (label.lua) with the field `permits`.
+function Events:report_other_permits(lock, other)
+  local name = lock._full_name
+  if self._differing[name] or self._log and not may_log(self, "permits_differ") then
+    return
+  end
+  if self._n_differing == DIFFERING_MAX then
+    self._differing, self._n_differing = {}, 0
+  end
+  self._differing[name], self._n_differing = true, self._n_differing + 1
+  local event = {
+    event = "permits_differ", name = name, mode = lock._mode, permits = lock._permits,
+    other = other,
+  }
   if self._log then
     call_log(self, event)
   else

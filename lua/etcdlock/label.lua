@@ -146,6 +146,13 @@ function M.describe_self()
   return { host = core.host(), pid = core.pid(), ago = 0 }
 end
 
+--- Returns the part of a message that compares two numbers of permits of a semaphore: `permits`, of
+-- this client, and that of `other`, a holder with the field `permits`.
+function M.format_permits(permits, other)
+  return string.format("the number of permits is %d in this client, and %d in %s", permits,
+    other.permits, other.host and M.describe_process(other) or "another one")
+end
+
 -- Largest number of bytes of a value in a message; a longer value is cut.
 local VALUE_SHOWN_MAX = 60
 

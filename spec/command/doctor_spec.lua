@@ -348,6 +348,21 @@ it("etcdlock doctor reports a test lock whose key cannot be read", function()
   suite.etcd():revoke_all()
 end)
 
+-- Regression 274. doctor did not tell that programs give a semaphore different numbers of permits.
+it("etcdlock doctor notes a semaphore with different numbers of permits", function()
+  local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
+  for _, n in ipairs { 3, 5, 3 } do
+    clients.keep(assert(assert(connect():semaphore("pool", n)):lock()))
+  end
+  clients.keep(assert(assert(connect():semaphore("other", 2)):lock()))
+  local out, status = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
+  assert.equal(0, status, out)
+  local process = ("pid %.0f on %s"):format(core.pid(), core.host())
+  assert_says(out, ('note   semaphore "%spool": its clients give different numbers of permits: 3 '
+    .. "by %s, 5 by %s; the largest one is the limit\n"):format(prefix, process, process))
+  assert.equal(1, select(2, out:gsub("different numbers", "")))
+end)
+
 it("etcdlock doctor has a remedy for a certificate that is not valid yet", function()
   local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_future, false) }
   local words = { "--endpoints", etcd:endpoint(), "--cacert", suite.cast().ca.cert }

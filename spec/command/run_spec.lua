@@ -196,6 +196,11 @@ describe("etcdlock run", function()
     end
     clients.keep(assert(semaphore:lock()))
     assert_exits(0, "--permits=2")
+    -- Regression 274. Nothing told that others give another number of permits.
+    local _, _, said = run(NAME, "--permits=3", { "true" })
+    assert.matches('^etcdlock: semaphore ".*a": the number of permits is 3 in this client, and 2 '
+      .. "in pid %d+ on [^\n]*\n$", said)
+    assert.equal("", (select(3, run(NAME, "--permits=3", "--quiet", { "true" }))))
     assert_exits(75, "--permits=1")
     clients.keep(assert(semaphore:lock()))
     assert_exits(75, "--permits=2")

@@ -68,6 +68,8 @@ static void build(member *it, fuzz_input *in) {
 static void read_answer(const member *it, el_txn_answer *answer) {
   el_entry_answer seen;
   el_write_event written;
+  el_bytes label;
+  uint16_t permits;
   bool detached;
   if (answer->err.code != EL_OK) {
     fuzz_check_error(&answer->err);
@@ -80,6 +82,7 @@ static void read_answer(const member *it, el_txn_answer *answer) {
   } else {
     el_lock_txn_read(&it->keys, &it->action, it->rev, it->value, answer, &seen);
     el_lock_txn_holder_value(&it->keys, &it->action, answer);
+    el_lock_txn_other_permits(&it->keys, &it->action, answer, &permits, &label);
   }
   el_txn_answer_free(answer);
 }

@@ -2095,4 +2095,12 @@ end]],
 ]],
     spec = "spec/command/doctor_spec.lua",
   },
+  {
+    name = "nothing tells that programs give a semaphore different numbers of permits",
+    regression = 274,
+    file = "lua/etcdlock/acquire.lua",
+    from = [[lock._permits and note_other_permits(lock) or ""]],
+    to = [[""]],
+    spec = "spec/semaphore/permits_spec.lua",
+  },
 }

@@ -256,3 +256,63 @@ describe("a waiter", function()
     for _, child in ipairs { first, second, third } do remote.ask(child, "client:close()") end
   end)
 end)
+
+-- Regression 274. If programs gave one semaphore different numbers of permits, neither a call nor
+-- the log said so.
+describe("a client that gives another number of permits than others", function()
+  local told
+
+  local function connect_told()
+    told = {}
+    return connect { log = function(event)
+      if event.event == "permits_differ" then told[#told + 1] = event end
+    end }
+  end
+
+  it("logs this once for each semaphore, with both numbers and the process of the other", function()
+    local pools = {}
+    local client = connect_told()
+    for i, name in ipairs { "pool", "same", "last" } do
+      pools[i] = assert(client:semaphore(name, 3))
+    end
+    clients.keep(assert(five:lock()))
+    clients.keep(assert(assert(other:semaphore("same", 3)):lock()))
+    clients.keep(assert(assert(other:semaphore("last", 1)):lock()))
+    assert(pools[1]:lock()):unlock()
+    assert(pools[2]:lock()):unlock()
+    assert(pools[1]:try_lock()):unlock()
+    assert.equal(1, #told)
+    local event = told[1]
+    assert.same({ prefix .. "pool", "permit", "warn", 3, 5, core.host(), core.pid() }, { event.name,
+      event.mode, event.level, event.permits, event.other.permits, event.other.host,
+      event.other.pid })
+    assert.matches(('^etcdlock: semaphore "%spool": the number of permits is 3 in this client, and '
+      .. "5 in pid %d on [^ ]+, queued since [%%d :-]+; give the same number everywhere, ")
+      :format(prefix, core.pid()), tostring(event))
+    assert(pools[3]:lock()):unlock()
+    assert.equal(2, #told)
+  end)
+
+  it("names both numbers in the message of a call that gets no permit", function()
+    local client = connect_told()
+    local one = assert(client:semaphore("pool", 1))
+    clients.keep(assert(five:lock()))
+    local both = "; the number of permits is 1 in this client, and 5 in pid %d+ on "
+    assert.matches("has no free permit" .. both, (assert_fails("locked", one:try_lock())))
+    local asked = assert(one:lock_async { timeout = 1, owner = {} })
+    local lock, message
+    wait.eventually(function()
+      lock, message = asked:step()
+      return lock ~= false
+    end, 5, "the timeout")
+    assert.matches("was not free within 1 s; holder[^;]*" .. both, message)
+  end)
+
+  it("knows the number also if another kind of client wrote the key", function()
+    local lease = etcd:grant(60)
+    etcd:put(("%spool/permit/%s.2"):format(prefix, lease), "theirs", lease)
+    assert(connect_told():semaphore("pool", 3):lock()):unlock()
+    assert.matches("is 3 in this client, and 2 in another one; ", tostring(told[1]))
+    etcd:revoke(lease)
+  end)
+end)

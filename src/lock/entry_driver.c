@@ -64,6 +64,17 @@ static void tell_holder(el_entry_driver *driver, const el_entry_action *action,
   if (label.len > 0) driver->session->entry_events->saw_holder(driver, label);
 }
 
+static void tell_other_permits(el_entry_driver *driver,
+                               const el_entry_action *action,
+                               const el_txn_answer *answer) {
+  uint16_t permits;
+  el_bytes label;
+  if (el_lock_txn_other_permits(&driver->keys, action, answer, &permits,
+                                &label)) {
+    driver->session->entry_events->saw_other_permits(driver, permits, label);
+  }
+}
+
 static int64_t proven_rev(const el_entry_driver *driver, int64_t now_ms) {
   return el_session_driver_proven_rev(driver->session->driver, now_ms);
 }
@@ -86,7 +97,10 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &seen);
   }
-  if (seen.outcome.is_done) tell_holder(driver, &out->action, answer);
+  if (seen.outcome.is_done) {
+    tell_holder(driver, &out->action, answer);
+    tell_other_permits(driver, &out->action, answer);
+  }
   if (seen.is_name_taken) change_name(driver, &seen);
   el_txn_answer_free(answer);
   free(out);

@@ -29,6 +29,10 @@ typedef struct el_entry_events {
   /* saw_holder is called when a read has returned |label|, the value of the key that holds the
    * lock. */
   void (*saw_holder)(el_entry_driver *driver, el_bytes label);
+  /* saw_other_permits is called when an answer shows a key of the semaphore with another number of
+   * permits, |permits|, and with the value |label|. */
+  void (*saw_other_permits)(el_entry_driver *driver, uint16_t permits,
+                            el_bytes label);
   /* pick_slot is called when user data has the name of the key of |driver|. It returns another slot
    * for the key. */
   uint32_t (*pick_slot)(el_entry_driver *driver);

@@ -25,8 +25,8 @@ struct client_entry {
   el_linger *linger; /* NULL: the key must not linger */
 };
 
-/* Largest value of a holder's key that is kept, in bytes. A longer value is ignored, because each
- * waiter keeps a copy. */
+/* Largest value of a key that is kept, in bytes. A longer value is ignored, because each waiter
+ * keeps a copy. */
 enum { LABEL_MAX = 8 * 1024 };
 
 struct el_queue_driver {
@@ -336,6 +336,15 @@ static void tell_holder(el_waiter *waiter, const queue_driver *queue) {
   }
 }
 
+static el_holder *new_holder(uint16_t permits, el_bytes label) {
+  el_holder *holder = el_alloc(sizeof *holder + label.len);
+  holder->seen_ms = el_now_ms();
+  holder->permits = permits;
+  holder->len = label.len;
+  memcpy(holder->label, label.data, label.len);
+  return holder;
+}
+
 /* Passes |label| to the waiters of the entry and to the waiters of its queue that have no entry
  * yet. */
 static void saw_holder(el_entry_driver *driver, el_bytes label) {
@@ -345,16 +354,28 @@ static void saw_holder(el_entry_driver *driver, el_bytes label) {
   if (is_orphan(at)) return; /* no waiter is to be told */
   forget_holder(at->queue);
   if (label.len > LABEL_MAX) return;
-  at->queue->holder = el_alloc(sizeof *at->queue->holder + label.len);
-  at->queue->holder->seen_ms = el_now_ms();
-  at->queue->holder->len = label.len;
-  memcpy(at->queue->holder->label, label.data, label.len);
+  at->queue->holder = new_holder(0, label);
   for (size_t i = 0; i < 2; i++) {
     el_acquisition *local;
     TAILQ_FOREACH(local, lists[i], link) {
       tell_holder(waiter_of(local), at->queue);
     }
   }
+}
+
+/* The waiters of the entry include one that the answer grants. */
+static void saw_other_permits(el_entry_driver *driver, uint16_t permits,
+                              el_bytes label) {
+  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+  el_acquisition *local;
+  el_holder *other;
+  if (is_orphan(at)) return; /* no waiter is to be told */
+  if (label.len > LABEL_MAX) label.len = 0;
+  other = new_holder(permits, label);
+  TAILQ_FOREACH(local, &at->local.acquisitions, link) {
+    waiter_of(local)->events->saw_other_permits(waiter_of(local), other);
+  }
+  free(other);
 }
 
 static client_entry *new_entry(queue_driver *queue, el_bytes name,
@@ -1064,7 +1085,7 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 el_local_queues *el_local_queues_new(el_client_session *session,
                                      const el_handoff_limits *limits) {
   static const el_entry_events entry_events = {reported, stepped, saw_holder,
-                                               pick_slot};
+                                               saw_other_permits, pick_slot};
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->session = session;
   queues->limits = *limits;

@@ -11,6 +11,13 @@
 #include "base/container_of.h"
 #include "lock/local_queue_driver.h"
 
+/* What answers have told about keys of other clients. The I/O thread sets the fields; any thread
+ * takes and frees what they point to. */
+typedef struct sightings {
+  _Atomic(el_holder *) holder; /* during the wait only */
+  _Atomic(el_holder *) other_permits;
+} sightings;
+
 struct el_lock {
   atomic_int refs;
   atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; used by any thread */
@@ -40,9 +47,7 @@ struct el_lock {
    * inbox. */
   atomic_bool is_stop_posted, is_max_hold_posted;
 
-  /* What a read has told about the holder. The I/O thread sets it during the wait; any thread takes
-   * and frees it. NULL: none. */
-  _Atomic(el_holder *) holder;
+  _Atomic(sightings *) seen; /* NULL until the first; then constant */
 
   el_completion completion;        /* its events are el_lock_event */
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; used by any thread */
@@ -74,6 +79,8 @@ void el_lock_unref(el_lock *lk) {
   el_bytes_free(lk->waiter.value);
   free(lk->err);
   free(el_lock_take_holder(lk));
+  free(el_lock_take_other_permits(lk));
+  free(lk->seen);
   free(lk);
 }
 
@@ -270,16 +277,32 @@ static int64_t mod_rev(const el_waiter *waiter) {
              : el_write_order_handoff_rev(&lk->writes.order);
 }
 
-static void on_saw_holder(el_waiter *waiter, const el_holder *holder) {
+static sightings *sightings_of(el_waiter *waiter) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
+  if (lk->seen == NULL) {
+    atomic_store(&lk->seen, el_alloc(sizeof(sightings)));
+  }
+  return lk->seen;
+}
+
+static el_holder *copy_holder(const el_holder *holder) {
   size_t size = sizeof *holder + holder->len;
-  free(el_lock_take_holder(lk));
-  atomic_store(&lk->holder, memcpy(el_alloc(size), holder, size));
+  return memcpy(el_alloc(size), holder, size);
+}
+
+static void on_saw_holder(el_waiter *waiter, const el_holder *holder) {
+  sightings *seen = sightings_of(waiter);
+  free(atomic_exchange(&seen->holder, copy_holder(holder)));
+}
+
+static void on_saw_other_permits(el_waiter *waiter, const el_holder *other) {
+  sightings *seen = sightings_of(waiter);
+  free(atomic_exchange(&seen->other_permits, copy_holder(other)));
 }
 
 static const el_waiter_events waiter_events = {
-    on_granted, on_failed,    on_lost, on_released,
-    on_done,    max_hold_end, mod_rev, on_saw_holder};
+    on_granted,   on_failed, on_lost,       on_released,         on_done,
+    max_hold_end, mod_rev,   on_saw_holder, on_saw_other_permits};
 
 /* ---- commands, on the I/O thread ---- */
 
@@ -483,7 +506,13 @@ bool el_lock_drop(el_lock *lk) {
 bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.has_waited; }
 
 el_holder *el_lock_take_holder(el_lock *lk) {
-  return atomic_exchange(&lk->holder, NULL);
+  sightings *seen = lk->seen;
+  return seen != NULL ? atomic_exchange(&seen->holder, NULL) : NULL;
+}
+
+el_holder *el_lock_take_other_permits(el_lock *lk) {
+  sightings *seen = lk->seen;
+  return seen != NULL ? atomic_exchange(&seen->other_permits, NULL) : NULL;
 }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }

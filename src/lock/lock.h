@@ -146,6 +146,11 @@ bool el_lock_waited(const el_lock *lk);
  * @thread any */
 el_holder *el_lock_take_holder(el_lock *lk);
 
+/* el_lock_take_other_permits returns what an answer has told about a key of the semaphore with
+ * another number of permits. NULL: no answer has since the last call. The caller frees it.
+ * @thread any */
+el_holder *el_lock_take_other_permits(el_lock *lk);
+
 /* el_lock_token returns the fencing token: the create_revision of the lock's keys. Call it, and the
  * next three functions, only after the lock was granted. @thread any */
 int64_t el_lock_token(const el_lock *lk);

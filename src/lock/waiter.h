@@ -44,6 +44,8 @@ typedef struct el_waiter_events {
   int64_t (*mod_rev)(const el_waiter *waiter);
   /* A read has returned |holder|. */
   void (*saw_holder)(el_waiter *waiter, const el_holder *holder);
+  /* An answer shows a key of the semaphore with another number of permits. */
+  void (*saw_other_permits)(el_waiter *waiter, const el_holder *other);
 } el_waiter_events;
 
 /* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set

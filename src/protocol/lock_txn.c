@@ -591,6 +591,28 @@ el_bytes el_lock_txn_holder_value(const el_keys *keys,
              : (el_bytes){0};
 }
 
+bool el_lock_txn_other_permits(const el_keys *keys,
+                               const el_entry_action *action,
+                               const el_txn_answer *answer, uint16_t *permits,
+                               el_bytes *label) {
+  const el_op_result *list;
+  if (keys->mode != EL_MODE_PERMIT || action->request == EL_REQUEST_DELETE ||
+      answer->n_results <= el_keys_count(keys)) {
+    return false;
+  }
+  list = &answer->results[el_keys_count(keys)];
+  for (size_t i = 0; i < list->n_kvs; i++) {
+    el_queue_key other;
+    if (el_conflict_is_blocker(keys, &list->kvs[i], NULL, &other) &&
+        other.permits != keys->permits) {
+      *permits = other.permits;
+      *label = list->kvs[i].value;
+      return true;
+    }
+  }
+  return false;
+}
+
 static void parse_read(const el_keys *keys, const el_entry_action *action,
                        const el_txn_answer *answer, el_entry_answer *seen) {
   el_txn_answer lists;

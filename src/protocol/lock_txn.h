@@ -45,6 +45,14 @@ el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_action *action,
                                   const el_txn_answer *answer);
 
+/* el_lock_txn_other_permits tells whether |answer|, the answer to the request of |action|, lists a
+ * key of the semaphore of |keys| with another number of permits. If so, it fills |permits| with
+ * that number, and |label| with the value of the key, which points into |answer|. @thread any */
+bool el_lock_txn_other_permits(const el_keys *keys,
+                               const el_entry_action *action,
+                               const el_txn_answer *answer, uint16_t *permits,
+                               el_bytes *label);
+
 /* el_contention is the answer to a contention query: whether younger keys wait for our key. */
 typedef enum el_contention {
   EL_CONTENTION_UNKNOWN, /* there was no answer */

@@ -649,12 +649,30 @@ local function check_lock_order(client, queues, known)
   end
 end
 
+-- Reports the semaphores whose clients give different numbers of permits.
+local function check_permits(queues, known)
+  for _, queue in ipairs(queues) do
+    local seen, parts = {}, {}
+    for _, entry in ipairs(queue.entries) do
+      if entry.permits and not seen[entry.permits] then
+        seen[entry.permits] = true
+        parts[#parts + 1] = ("%d by %s"):format(entry.permits, name_process(entry))
+      end
+    end
+    if parts[2] then
+      print_note(("semaphore %s: its clients give different numbers of permits: %s; the largest one"
+        .. " is the limit"):format(quote(known.prefix .. queue.name), table.concat(parts, ", ")))
+    end
+  end
+end
+
 local function check_list(client, known)
   local queues, counts, code = client:_read_queues ""
   if queues then
     print_ok(("etcdlock ls may list the names below %s: %d lock%s"):format(quote(known.prefix),
       #queues, #queues == 1 and "" or "s"))
     check_other_keys(queues, counts, known)
+    check_permits(queues, known)
     check_lock_order(client, queues, known)
   elseif code == "denied" then
     print_note(("etcdlock ls may not list the names below %s: %s"):format(quote(known.prefix),

@@ -370,6 +370,14 @@ local function format_arguments(args)
   return table.concat(words)
 end
 
+-- The option `log` of the client: prints that other programs give the semaphore another number of
+-- permits.
+local function print_differing_permits(event)
+  if event.event == "permits_differ" then
+    report.print_message_async("%s", (tostring(event):gsub("^etcdlock: ", "")))
+  end
+end
+
 --- Acquires a lock by take(client, job), and runs args.command while this lock is held. `job` is
 -- the run of --once-per, or nil. take returns the lock; or nil, message, code. M.run_with returns
 -- the exit status of args.command if the command has run and the lock was not lost. Otherwise it
@@ -387,14 +395,15 @@ function M.run_with(args, take)
     return status
   end
   local client
-  client, status = settings.connect(args, "luv")
+  client, status = settings.connect(args, "luv",
+    args.permits and not args.quiet and print_differing_permits or nil)
   if not client then
     return status
   end
   local self = setmetatable({
     _args = args, _quoted_name = quote((args.prefix or "") .. args.name), _client = client,
-    _job = args.once_per and once.start(client, args.name, args.once_per),
-    _take = take, _is_waiting = true,
+    _job = args.once_per and once.start(client, args.name, args.once_per), _take = take,
+    _is_waiting = true,
   }, Run)
   self._handling = signals.handle(HANDLED, function(name)
     on_signal(self, name)

@@ -16,9 +16,9 @@ local CONNECT_OPTIONS = {
 local function ignore() end
 
 --- Returns the options of connect for `args`, the result of parser.parse. If an option is missing,
--- connect itself reads its ETCDCTL_ variable. `loop` is the option `loop` of connect, or nil.
-function M.connect_options(args, loop)
-  local opts = { loop = loop, log = ignore }
+-- connect itself reads its ETCDCTL_ variable. `loop` and `log` are options of connect, or nil.
+function M.connect_options(args, loop, log)
+  local opts = { loop = loop, log = log or ignore }
   for _, field in ipairs(CONNECT_OPTIONS) do
     opts[field] = args[field]
   end
@@ -94,8 +94,8 @@ end
 
 --- Creates a client. If that fails, prints the reason.
 -- @return client; or nil, exit status
-function M.connect(args, loop)
-  local client, message, code = require "etcdlock".connect(M.connect_options(args, loop))
+function M.connect(args, loop, log)
+  local client, message, code = require "etcdlock".connect(M.connect_options(args, loop, log))
   if not client then
     return nil, M.fail(message, code)
   end
