@@ -103,7 +103,7 @@ sim: ## everything below Lua in simulated time: HISTORIES=25000, 150 s, FROM=1, 
 FROM_COMMIT = $$(c=$$(git rev-parse --short=6 HEAD 2>/dev/null) || c=1; printf '%d' "0x$$c")
 
 # The specs of the functions whose behavior depends most on the version of Lua.
-SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
+SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy lock/interrupted_calls \
   lock/garbage_collection observability/log)) spec/event_loop
 
 test-all: deps ## all specs on every Lua: 5.1 to 5.4, LuaJIT, and 5.5 with luv

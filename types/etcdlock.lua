@@ -204,7 +204,8 @@ function client:lock(name, opts) end
 function client:try_lock(name, opts) end
 
 ---Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
----error. The call never runs `fn` without the lock.
+---error. The call never runs `fn` without the lock. It also releases the lock if a debug hook
+---raises an error [in any instruction](production.md#fork-ctrl-c-exit).
 ---
 ---As with `pcall`, `fn` succeeds whenever it returns: if `fn` ends with `return nil, "no stock"`,
 ---the call returns `true, nil, "no stock"`. So check the results of `fn` as well: `local ok, sold,

@@ -119,11 +119,10 @@ local function start(lock)
   if not core_lock then
     return fail(lock, has_events, code) -- has_events is the message
   end
-  lock._core = core_lock
   if lock._started_at then
     client._events:report_started(lock)
   end
-  local binding = runtime.bind(core_lock)
+  local binding = runtime.bind(lock._core)
   if binding then
     lock._binding = binding
   end
@@ -207,7 +206,6 @@ local function finish(lock, ok, message, code)
     if binding then
       runtime.share(client._wakeups, binding)
     end
-    lock._count = 1
     if lock._value or lock._holder_label then
       lock._value, lock._holder_label = nil, nil -- from now on only etcd keeps the value
     end
@@ -224,16 +222,6 @@ local function finish(lock, ok, message, code)
     message = message .. label.format_holder(find_holder(lock))
   end
   return fail(lock, message .. other_permits, code)
-end
-
--- If the owner of `lock` holds the lock already, increments the count of that hold and returns it.
--- Otherwise returns nil.
-local function reenter(lock)
-  local held = lock._client._held_locks:find_reentrant(lock)
-  if held then
-    held._count = held._count + 1
-  end
-  return held
 end
 
 -- Returns nil, message, code if the request must not start. If it may, returns the event loop in
@@ -256,14 +244,19 @@ end
 -- new; and `opts`, the caller's options.
 
 --- Takes a lock, and waits until it is free. Returns the lock; or nil, message, code. See
--- client:lock.
+-- client:lock. For a with_lock call, does not change the count of a lock that its owner holds.
 function M.wait(where, lock, opts)
   local ok, message, code = read(where, lock, opts)
   if not ok then
     return nil, message, code
   end
-  local held = reenter(lock)
+  local held = lock._client._held_locks:find_reentrant(lock)
   if held then
+    if not lock._call then
+      -- Nothing follows but the return. So an error that a debug hook raises in this call leaves
+      -- the count as it was.
+      held._count = held._count + 1
+    end
     return held
   end
   local loop
@@ -326,7 +319,11 @@ function M.start(where, lock, opts)
     -- The count is not incremented here, but by the first call of pending:step. So if the program
     -- drops the pending lock before that call, there is nothing to undo.
     return Pending.new_reentrant(wakeups, function()
-      return reenter(lock)
+      local held = held_locks:find_reentrant(lock)
+      if held then
+        held._count = held._count + 1
+      end
+      return held
     end, function()
       return start_async(lock)
     end)
@@ -346,34 +343,64 @@ end
 -- ---- with_lock ----
 
 -- A Call is one call of with_lock, for coroutines.call_with_cleanup.
---   lock     the lock
---   run      the result of runtime.run; nil outside nginx, and if the lock was held before the call
---   is_over  true after the unlock
+--   lock            false, then a new lock, and after `begin` the one that is held
+--   _call           see lock.lua
+--   run             the result of runtime.run; nil outside nginx
+--   left, was_held  the results of Lock:_leave; `left` is false before, and 0 if the lock was not
+--                   taken
 local Call = {}
 Call.__index = Call
 
+-- As M.wait, for the Call.
+function Call:wait(where, lock, opts)
+  self.lock = lock
+  lock._count, lock._call = 0, self
+  return M.wait(where, lock, opts)
+end
+
+-- Takes a lock by take(self, a, b, c), which calls Call:wait, and returns what that returns.
+function Call:begin(take, a, b, c)
+  local held, message, code = take(self, a, b, c)
+  if not held then
+    self.left = 0
+    return nil, message, code
+  end
+  self.lock = held
+  return held
+end
+
 -- To find out whether the program's function still runs, runtime.is_cut_off looks for `within` on
 -- the stack. It cannot look for the program's function, which may be a callable table.
-function Call:begin(within)
-  if self.lock._count == 1 then
-    self.run = runtime.run(within)
-    self.lock._run = self.run
+function Call:enter(within)
+  local lock, run = self.lock, runtime.run(within)
+  if run then
+    self.run = run
+  end
+  if lock._call ~= self then -- the owner held the lock before the call
+    self._call = lock._call
+    lock._call = self
   end
 end
 
-local function unlock(self)
-  self.is_over = true
-  if self.run then
-    self.lock._run = nil
-  end
-  return self.lock:unlock()
+function Call:leave()
+  self.left, self.was_held = self.lock:_leave(self)
 end
 
--- The arguments are the results of the program's function. Returns the results of M.with.
-function Call:finish(...)
-  local unlocked, message, code = unlock(self)
-  -- If unlock fails with "unavailable", the lock was held until unlock began, and only etcd's
-  -- confirmation of the release is missing. So the whole function ran under the lock.
+function Call:__close()
+  if not self.left and self.lock and self.lock._core then
+    self:leave()
+    self.lock:_confirm(self.left, self.was_held)
+  end
+end
+
+-- The arguments are the results of coroutines.call_with_cleanup. Returns the results of M.with.
+function Call:finish(has_run, ...)
+  if not has_run then
+    return nil, ...
+  end
+  local unlocked, message, code = self.lock:_confirm(self.left, self.was_held)
+  -- If the release fails with "unavailable", the lock was held until the release began, and only
+  -- etcd's confirmation is missing. So the whole function ran under the lock.
   if unlocked or code == "unavailable" then
     return true, ...
   end
@@ -382,27 +409,24 @@ function Call:finish(...)
   return nil, message, code, true, ...
 end
 
-function Call:__close()
-  if not self.is_over then
-    unlock(self)
-  end
-end
-
 function Call:report(traceback, err)
   self.lock._client._events:report_raised(self.lock, traceback, err)
 end
 
---- Calls fn(lock) with a lock that is held, and unlocks when `fn` ends. Raises an error of `fn`
--- again, as the same object. The results are one of these lists:
+--- Takes a lock by take(call, a, b, c), which calls call:wait(where, lock, opts) and returns its
+-- results. Calls fn(lock), and unlocks when `fn` ends. Raises an error of `fn` again, as the same
+-- object. The results are one of these lists:
 --   true, results of `fn`                      the lock was held until `fn` ended
---   nil, message, code, true, results of `fn`  the lock was lost or cannot be released
-function M.run(lock, fn)
-  local call = setmetatable({ lock = lock, is_over = false }, Call)
-  return coroutines.call_with_cleanup(call, fn, lock)
+--   nil, message, code                         the lock was not taken; `fn` has not run
+--   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost or cannot be
+--                                              released
+function M.run(fn, take, a, b, c)
+  local call = setmetatable({ lock = false, _call = nil, left = false, was_held = false }, Call)
+  return call:finish(coroutines.call_with_cleanup(call, fn, take, a, b, c))
 end
 
---- Takes a lock, and calls M.run(lock, fn). `opts` may be left out. See client:with_lock. The
--- results are those of M.run; or nil, message, code if the lock was not taken.
+--- Takes a lock for a call of `fn`. `opts` may be left out. See client:with_lock. The results are
+-- those of M.run.
 function M.with(where, lock, opts, fn)
   if lock._mode == "leader" then -- before `fn`, because a caller may leave out the value
     check.string(where, "value", lock._leader_value)
@@ -411,12 +435,7 @@ function M.with(where, lock, opts, fn)
     check.string(where, "name", lock._name) -- the caller has left out the name, not the function
   end
   opts, fn = check.options_and_function(where, opts, fn)
-  lock._is_in_with = true
-  local held, message, code = M.wait(where, lock, opts)
-  if not held then
-    return nil, message, code
-  end
-  return M.run(held, fn)
+  return M.run(fn, Call.wait, where, lock, opts)
 end
 
 --- Adds four methods to `class`. For the name "lock" they are lock, try_lock, with_lock and

@@ -155,7 +155,8 @@ end
 --   if the key that the call created was deleted during the call
 
 --- Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
--- error. The call never runs `fn` without the lock.
+-- error. The call never runs `fn` without the lock. It also releases the lock if a debug hook
+-- raises an error [in any instruction](production.md#fork-ctrl-c-exit).
 --
 -- As with `pcall`, `fn` succeeds whenever it returns: if `fn` ends with
 -- `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn`

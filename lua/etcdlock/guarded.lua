@@ -337,9 +337,9 @@ function M:downgrade()
     return nil, self:_not_held()
   elseif self._mode == "read" and self._downgrade ~= "unconfirmed" then
     return true
-  elseif self._count > 1 then
+  elseif self:count() > 1 then
     local text = "lock %s: a hold with count %d cannot be downgraded; first unlock it to count 1"
-    return nil, text:format(names.quote(self), self._count), "invalid"
+    return nil, text:format(names.quote(self), self:count()), "invalid"
   end
   if self._mode == "write" then
     become_reader(self)

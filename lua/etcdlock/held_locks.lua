@@ -105,9 +105,9 @@ end
 local function is_live(self, lock)
   if not lock:_left() then
     return false
-  elseif lock._run and lock._count == 1 and runtime.is_cut_off(lock) then
-    self:remove(lock)
+  elseif lock._call and lock:count() == 1 and runtime.is_cut_off(lock) then
     lock._core:outlive()
+    self:remove(lock)
     return false
   end
   return true
@@ -185,7 +185,7 @@ end
 -- that ran under with_lock. Otherwise these locks would block the wanted lock.
 local function release_cut_off(self, group)
   for lock in pairs(self._sharers[group] or EMPTY) do
-    if lock._run then
+    if lock._call then
       is_live(self, lock) -- releases the lock if nginx has ended its function
     end
   end
@@ -337,7 +337,7 @@ end
 
 -- Returns the words, for a message, for the holder that blocks the wanted lock for ever; nil if
 -- there is no such holder.
-local function find_deadlock(self, wanted, loop)
+local function describe_blocking(self, wanted, loop)
   if wanted._mode == "permit" then
     return are_permits_blocked(self, wanted, loop) and "this program, with all permits"
       or nil
@@ -396,11 +396,29 @@ end
 -- Returns nil if the owner does not wait for this name.
 local function find_wait_refusal(self, wanted)
   local by_name = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
-  for wait in pairs(by_name[get_wait_key(wanted)] or EMPTY) do
-    if wait._core:wait(0) == nil and runtime.is_waiting(wait._binding) then
+  local waits = by_name[get_wait_key(wanted)] or EMPTY
+  for wait in pairs(waits) do
+    if wait._core:wait(0) ~= nil then
+      waits[wait] = nil -- an error has ended the call before end_wait
+    elseif runtime.is_waiting(wait._binding) then
       local text = "lock %s: its owner waits for it already, in another coroutine"
       return text:format(names.quote(wanted)), "deadlock"
     end
+  end
+end
+
+-- Returns message, code if a wait for the wanted lock would never end. Otherwise returns nil.
+local function find_deadlock(self, wanted, loop)
+  local message, code = find_wait_refusal(self, wanted)
+  if message then
+    return message, code
+  end
+  local holder = describe_blocking(self, wanted, loop)
+  if holder then
+    local text = "%s %s is held by %s, which cannot release it while this call waits%s"
+    local noun = wanted._mode == "permit" and "semaphore" or "lock"
+    local hint = loops.hint(wanted._client._wakeups.chosen)
+    return text:format(noun, names.quote(wanted), holder, hint), "deadlock"
   end
 end
 
@@ -475,24 +493,15 @@ function HeldLocks:find_refusal(wanted, loop)
   elseif wanted._timeout == 0 then
     return find_try_refusal(self, wanted)
   end
-  message, code = find_wait_refusal(self, wanted)
-  if message then
-    return message, code
-  end
-  local holder = find_deadlock(self, wanted, loop)
-  if holder and not loop then
-    -- The program may have dropped the lock that blocks the wanted one. If so, this garbage
-    -- collection releases that lock.
+  message, code = find_deadlock(self, wanted, loop)
+  if message and not loop then
+    -- The program may have dropped the lock that blocks the wanted one, or an error may have ended
+    -- the other wait. If so, this garbage collection releases the lock, or cancels the request.
     collectgarbage()
     collectgarbage()
-    holder = find_deadlock(self, wanted, loop)
+    message, code = find_deadlock(self, wanted, loop)
   end
-  if holder then
-    local text = "%s %s is held by %s, which cannot release it while this call waits%s"
-    local noun = wanted._mode == "permit" and "semaphore" or "lock"
-    local hint = loops.hint(wanted._client._wakeups.chosen)
-    return text:format(noun, names.quote(wanted), holder, hint), "deadlock"
-  end
+  return message, code
 end
 
 return HeldLocks

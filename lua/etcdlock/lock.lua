@@ -16,14 +16,24 @@ Lock.__name = "etcdlock.lock"
 -- background.
 local RELEASE_TIMEOUT = 2
 
+-- Returns the count, and the table whose field `_call` is `call`: the lock or another with_lock
+-- call; nil if `call` does not count.
+local function find_link(self, call)
+  local count, link, outer, inner = self._count, nil, self._call, self
+  while outer do
+    if outer == call then
+      link = inner
+    end
+    count, outer, inner = count + 1, outer._call, outer
+  end
+  return count, link
+end
+
 -- ---- for other modules ----
 
 -- Returns the seconds for which the hold is valid at least; nil if the lock is not held. Sends no
 -- request.
 function Lock:_left()
-  if self._count == 0 then
-    return nil
-  end
   runtime.notice_end(self._core, self._binding)
   return self._core:left()
 end
@@ -110,7 +120,7 @@ end
 -- @treturn count 0 after the last `unlock`
 -- @fail never
 function Lock:count()
-  return self._count
+  return (find_link(self))
 end
 
 --- Returns the name of the lock, without the client's prefix.
@@ -160,12 +170,57 @@ end
 function Lock:__tostring()
   local state
   if self:_left() then
-    state = string.format("held, token %.0f, count %d", self:token(), self._count)
+    state = string.format("held, token %.0f, count %d", self:token(), self:count())
   else
     local _, code = self:_not_held()
     state = code
   end
   return string.format("etcdlock.lock %s (%s)", names.quote(self), state)
+end
+
+-- ---- the count ----
+-- A debug hook may raise an error in each instruction (Ctrl-C, a limit of instructions). So one
+-- assignment changes the count, and what follows from it can be repeated.
+
+-- Ends the hold, and has the core delete the key. Returns whether the lock was held. The first
+-- result of repeated calls is the right one.
+local function release(self)
+  local client = self._client
+  if self._loss_number then
+    client._loss_listeners:disarm(self)
+  end
+  local was_held = self._core:release()
+  client._held_locks:remove(self) -- not earlier: the owner of a hold must get it again
+  if self._listeners then
+    client._loss_listeners:remove(self)
+  end
+  if was_held and client._events.is_on then
+    client._events:report_released(self, self._core:held_for())
+  end
+  return was_held
+end
+
+-- Undoes a `lock` call, or the with_lock call `call`. Ends the hold if nothing else counts. Does
+-- not wait. Returns the count before, and whether the lock was held then. The count is 0 if there
+-- was nothing to undo, and in a forked child. If an error has ended this function, it can be called
+-- again.
+function Lock:_leave(call)
+  local count, link = find_link(self, call)
+  if count == 0 or call and not link then
+    return 0, false
+  end
+  local was_held = count > 1 and self._core:left() ~= nil
+  if not was_held and self:_find_fork() then
+    return 0, false
+  elseif count == 1 then
+    was_held = release(self)
+  end
+  if call then
+    link._call = call._call
+  else
+    self._count = self._count - 1
+  end
+  return count, was_held
 end
 
 -- ---- release ----
@@ -189,6 +244,33 @@ local function await_release(self)
   return released, message, code
 end
 
+-- Completes lock:unlock, and returns its results. The arguments are the results of Lock:_leave. If
+-- that has released the lock, waits for etcd's confirmation.
+function Lock:_confirm(count, was_held)
+  local is_released, message, code
+  if count > 1 and was_held then
+    return true
+  elseif count == 0 then
+    message, code = self:_find_fork()
+    return nil, message or string.format("lock %s is not held", names.quote(self)),
+      code or "not_held"
+  elseif was_held then
+    is_released, message, code = await_release(self)
+  elseif self._core:is_outlived() then
+    is_released = true
+  else
+    message, code = self:_not_held()
+  end
+  if count == 1 and self._binding then
+    runtime.unbind(self._client._wakeups, self._binding)
+  end
+  if is_released then
+    return true
+  end
+  self._client._events:deliver()
+  return nil, message, code
+end
+
 --- Decrements the count. If the count is then 0, the call releases the lock: the client deletes the
 -- lock's key, or hands the key to the next waiter of the same client. The call waits up to 2 s for
 -- etcd's confirmation. If a wait is impossible, as in some phases of nginx, the call sends the
@@ -204,47 +286,7 @@ end
 --   within 2 s. The release then goes on in the background
 -- @raise never
 function Lock:unlock()
-  if self._count == 0 then
-    return nil, string.format("lock %s is not held", names.quote(self)), "not_held"
-  end
-  local client = self._client
-  local usable, message, code = client._core:usable()
-  if not usable and code == "forked" then
-    return nil, message, code
-  end
-  self._count = self._count - 1
-  if self._count > 0 then
-    if self._core:left() or self._core:is_outlived() then
-      return true
-    end
-    return nil, self:_not_held()
-  end
-  client._held_locks:remove(self)
-  if self._loss_number then
-    client._loss_listeners:disarm(self)
-  end
-  local released, was_held = nil, self._core:release()
-  if self._listeners then
-    client._loss_listeners:remove(self, not was_held)
-  end
-  if was_held then
-    if client._events.is_on then -- now, not when etcd has confirmed the release: the hold has ended
-      client._events:report_released(self, self._core:held_for())
-    end
-    released, message, code = await_release(self)
-  elseif self._core:is_outlived() then
-    released = true
-  else
-    message, code = self:_not_held()
-  end
-  if self._binding then
-    runtime.unbind(client._wakeups, self._binding)
-  end
-  if released then
-    return true
-  end
-  client._events:deliver()
-  return nil, message, code
+  return self:_confirm(self:_leave())
 end
 
 --- Gives up the leadership: `unlock` for a leader. If etcd did not answer a request of `campaign`
@@ -294,7 +336,7 @@ end
 -- @fail not_held: if the lock was released before
 function Lock:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
-  if self._count == 0 then
+  if self:count() == 0 then
     return nil, string.format("lock %s is not held", names.quote(self)), "not_held"
   end
   self._client._loss_listeners:add(self, fn)
@@ -359,7 +401,9 @@ check.methods(Lock, "lock")
 --   _linger          seconds
 --   _value           the option `value`; nil after the grant
 --   _given_owner     the option `owner`; nil: the owner is the running coroutine
---   _is_in_with      true if the lock is released when a function ends, as by with_lock
+--   _call            the last call that takes the lock for a function (a Call of acquire.lua), has
+--                    taken it, again or for the first time, and has not ended. Its field `_call` is
+--                    the one before. Of a lock that is not held yet: the call that takes it
 --   _started_at      time of the call (core.now); nil: neither a log nor metrics
 --   _stops_loop      true if a wait for this lock would stop an nginx worker or an event loop
 --   _must_share      result of HeldLocks:must_share
@@ -369,8 +413,6 @@ check.methods(Lock, "lock")
 --   _sharers         set of the read locks, or permits, that are held side by side with this lock,
 --                    see HeldLocks:add; nil if this lock excludes all others
 --   _downgrade       after lock:downgrade: "unconfirmed", or "confirmed" by etcd
---   _run             result of runtime.run, while the with_lock call that took the lock runs its
---                    function
 --   _listeners       list of the `on_lost` functions that were not called yet
 --   _loss_number     wake number that the core pushes when the hold ends; nil: none is armed
 --   _unread          see note_read in guarded.lua
@@ -385,7 +427,9 @@ function Lock.new(client, mode, name)
     _full_name = nil,
     _owner = nil, -- see HeldLocks.identify_owner
     _core = nil, -- the core's lock
-    _count = 0, -- number of unlock calls that are due
+    -- Number of lock calls minus number of unlock calls. The count of the lock is this number plus
+    -- the number of with_lock calls (`_call`).
+    _count = 1,
   }, Lock)
 end
 

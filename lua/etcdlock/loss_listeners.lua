@@ -89,15 +89,16 @@ end
 --- Undoes `arm` for a lock that is about to be released, because the end of a released hold is not
 -- a loss.
 function LossListeners:disarm(lock)
-  self._wakeups:forget(lock._loss_number)
-  self._wakeups.core:end_wait(lock._loss_number, lock._core, "ended")
-  lock._loss_number = nil
+  local number = lock._loss_number
+  lock._loss_number = nil -- first: if an error ends this call, `arm` can be called again
+  self._wakeups:forget(number)
+  self._wakeups.core:end_wait(number, lock._core, "ended")
 end
 
---- Removes a lock that was released, unless `was_lost` is true: such a lock was lost before the
--- release, and its listeners have still to be called.
-function LossListeners:remove(lock, was_lost)
-  if was_lost then
+--- Removes a lock that was released, unless it was lost before the release, because its listeners
+-- have then still to be called.
+function LossListeners:remove(lock)
+  if lock._core:loss() then
     self.has_losses = true -- disarm may have dropped the wake-up for this loss
   else
     self.locks[lock] = nil

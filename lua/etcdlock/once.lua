@@ -148,15 +148,19 @@ end
 -- Takes the lock with the options `opts` of client:lock, for a run. The wait ends with the period,
 -- unless the call or the client has a timeout: so an outage of etcd neither skips the run nor moves
 -- it into the next period. For the same reason the wait begins anew if etcd has ended the client's
--- lease. `is_in_with` is true if the lock is released when a function ends.
+-- lease. `call` is the Call of acquire.lua that takes the lock for a function, or nil.
 -- Returns the lock; or nil, message, code.
-function Run:take(opts, is_in_with)
+function Run:take(opts, call)
   local asked_at, limit = core.now(), nil
   local function wait(options)
     local asked = Lock.new(self._client, "lock", self._name)
-    asked._is_in_with = is_in_with
     asked._default_timeout = get_time_left(self._started, self._length)
-    local lock, message, code = acquire.wait(WHERE, asked, options)
+    local lock, message, code
+    if call then
+      lock, message, code = call:wait(WHERE, asked, options)
+    else
+      lock, message, code = acquire.wait(WHERE, asked, options)
+    end
     limit = limit or asked._timeout or math.huge
     return lock, message, code
   end
@@ -260,14 +264,16 @@ local function finish(run, lock, ...)
   return nil, message, code, true, ...
 end
 
--- The arguments are the results of acquire.run. Returns those of its function. The outcome of the
--- release does not matter: a run that is recorded was under the lock until its end, and for one
--- that is not recorded, the results have the reason.
+-- The arguments are the results of acquire.run. Returns those of its function, if that has run. The
+-- outcome of the release does not matter: a run that is recorded was under the lock until its end,
+-- and for one that is not recorded, the results have the reason.
 local function drop_release(is_released, ...)
   if is_released then
     return ...
+  elseif select("#", ...) > 2 then
+    return select(4, ...) -- after message, code and true
   end
-  return select(4, ...) -- after message, code and true
+  return nil, ... -- the lock was not taken
 end
 
 --- Runs `fn` once in each period, on all machines together: takes the lock `name`, and calls `fn`
@@ -308,18 +314,15 @@ function M:once(name, period, opts, fn)
   if not length then
     return nil, message, code
   end
-  local lock
   local run = M.start(self, name, length)
-  lock, message, code = run:take(opts, true)
-  if not lock then
-    return nil, message, code
-  end
-  return drop_release(acquire.run(lock, function()
+  return drop_release(acquire.run(function(lock)
     local is_due, reason, last = run:check(lock)
     if not is_due then
       return is_due, reason, last
     end
     return finish(run, lock, fn(lock))
+  end, function(call)
+    return run:take(opts, call)
   end))
 end
 

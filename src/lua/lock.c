@@ -30,14 +30,16 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
   options->max_hold_ms = el_lua_field_ms(L, table, "_max_hold", 0);
   options->linger_ms = el_lua_field_ms(L, table, "_linger", 0);
   options->must_share = el_lua_field_bool(L, table, "_must_share");
-  options->is_in_with = el_lua_field_bool(L, table, "_is_in_with");
+  options->is_in_with = el_lua_field_bool(L, table, "_call");
 }
 
 /* client:lock(name, value, mode, seconds, options) requests a lock. Returns its handle, and whether
  * client:next_event may have an event; or nil, message, code.
  * - |mode| is a name in el_mode_names, or "leader"; nil: a plain lock.
  * - |seconds| is the timeout; nil: none.
- * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. */
+ * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. Its field
+ *   `_core` is set to the handle, here and not in Lua, so that no error of a debug hook comes
+ *   between the request and this assignment. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {.name = el_lua_check_bytes(L, 2),
@@ -46,8 +48,9 @@ static el_nret l_client_lock(lua_State *L) {
   el_shared *shared = el_client_shared(lc->client);
   el_error err;
   void **box;
+  lua_settop(L, 6);
   read_mode(L, 4, &options);
-  if (!lua_isnoneornil(L, 6)) {
+  if (!lua_isnil(L, 6)) {
     luaL_checktype(L, 6, LUA_TTABLE);
     read_options(L, 6, &options);
   }
@@ -56,6 +59,10 @@ static el_nret l_client_lock(lua_State *L) {
   el_lua_set_uservalue(L, -2);
   *box = el_lock_new(shared, &options, &err);
   if (*box == NULL) return el_lua_fail(L, &err);
+  if (!lua_isnil(L, 6)) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, 6, "_core");
+  }
   lua_pushboolean(L, el_events_has_some(&shared->events));
   return 2;
 }

@@ -128,32 +128,33 @@ local plan
 local inside = setmetatable({}, { __mode = "k" })
 local MAIN = {} -- the thread where coroutines.running() returns nil
 
--- A call by call_inside, for coroutines.call_with_cleanup: `thread`, and `before`, the value of
--- inside[thread] before the call.
+-- A call by call_inside, for coroutines.call_with_cleanup: `thread`, and the values of
+-- inside[thread] `before` the call and `during` it.
 local Call = {}
 Call.__index = Call
 
-function Call.begin() end
+function Call:begin()
+  inside[self.thread] = self.during
+  return true
+end
 
-function Call:__close()
+function Call.enter() end
+
+function Call:leave()
   inside[self.thread] = self.before
 end
 
-function Call:finish(...)
-  self:__close()
-  return pack(...)
-end
+Call.__close = Call.leave
 
 function Call.report() end
 
 -- Calls fn(...) with `inside` of this thread set to `value`. Returns the results as a packed list.
 local function call_inside(value, fn, ...)
   local thread, args = coroutines.running() or MAIN, pack(...)
-  local call = setmetatable({ thread = thread, before = inside[thread] }, Call)
-  inside[thread] = value
-  return coroutines.call_with_cleanup(call, function()
+  local call = setmetatable({ thread = thread, before = inside[thread], during = value }, Call)
+  return pack(select(2, coroutines.call_with_cleanup(call, function()
     return fn(unpack_list(args, 1, args.n))
-  end)
+  end)))
 end
 
 -- Returns "FILE:LINE" of the nearest caller outside etcdlock.
@@ -382,11 +383,7 @@ end, "txn")
 
 --- As pcall, but returns the packed results, and `fn` may yield.
 function M.attempt(fn, ...)
-  local is_found, coxpcall
-  if not coroutines.can_yield_in_pcall and coroutine.running() then
-    is_found, coxpcall = pcall(require, "coxpcall")
-  end
-  return pack((is_found and coxpcall.pcall or pcall)(fn, ...))
+  return pack(coroutines.pcall(fn, ...))
 end
 
 --- Calls fn(), and returns the packed results of pcall. plan(call) returns the outcome of each call

@@ -223,8 +223,8 @@ end
 --- See runtime.lua. After ngx.exit, ngx.exec or ngx.thread.kill the function is no longer on the
 -- stack of its coroutine. The coroutine is dead, or runs another function.
 function M.is_cut_off(lock)
-  local run = lock._run
-  return is_own(lock)
+  local run = lock._call.run
+  return run ~= nil and is_own(lock)
     and (coroutine.status(run.coroutine) == "dead" or not is_on_stack(run.coroutine, run.within))
 end
 
