@@ -5,7 +5,7 @@
 -- records up to 128 of them, and Events:deliver reads them. The functions of this library report
 -- all other events, by the methods report_….
 --
--- core.call runs the log function and catches its errors. Inside core.call the log function cannot
+-- core.call_alone runs the log function and catches its errors. Inside it the log function cannot
 -- yield. Otherwise another coroutine could run while a lock is being taken or released.
 local core = require "etcdlock.core"
 local escape = require("etcdlock.text").escape
@@ -181,9 +181,7 @@ end
 -- Calls the log function with `event`. Only the first error of the log function is reported, by
 -- runtime.log: on standard error, or in nginx's error log.
 local function call_log(self, event)
-  self._is_logging = true
-  local ok, err = core.call(self._log, new_event(event))
-  self._is_logging = false
+  local ok, err = core.call_alone(self, "_is_logging", self._log, new_event(event))
   if not ok and not self._has_reported_error then
     self._has_reported_error = true
     local text = "etcdlock: the log function of this client failed (reported once): "

@@ -297,25 +297,27 @@ function M:proclaim(value)
   if not ok then
     return nil, refusal, refusal_code
   end
+  local before = self._leader_value
+  self._leader_value = nil -- unknown: etcd has the old or the new value
   local results, message, code, is_unchanged = count_failure(self, send(self, "proclaim", {},
     function(txn)
       txn:proclaim(self._core, value)
     end))
   if results then
     self._leader_value = value
-  elseif not is_unchanged then
-    self._leader_value = nil -- unknown: etcd has the old or the new value
+  elseif is_unchanged then
+    self._leader_value = before
   end
   return results and true or nil, message, code
 end
 
--- Makes the lock a read lock for this client. A transaction must then make it one in etcd.
+-- Makes the lock a read lock for this client. A transaction must then make it one in etcd. May be
+-- repeated. Other owners get read locks only after the last step. This hold cannot write then.
 local function become_reader(self)
-  local held_locks = self._client._held_locks
+  self._downgrade = "unconfirmed"
+  self._client._held_locks:downgrade(self)
+  self._mode = "read"
   self._core:downgrade()
-  held_locks:remove(self)
-  self._mode, self._downgrade = "read", "unconfirmed"
-  held_locks:add(self)
 end
 
 --- Turns a write hold into a read hold, so that other readers may hold the lock at the same time.
@@ -341,9 +343,7 @@ function M:downgrade()
     local text = "lock %s: a hold with count %d cannot be downgraded; first unlock it to count 1"
     return nil, text:format(names.quote(self), self:count()), "invalid"
   end
-  if self._mode == "write" then
-    become_reader(self)
-  end
+  become_reader(self)
   local results, message, code = send(self, "downgrade", {}, function(txn)
     txn:downgrade(self._core)
   end)

@@ -214,14 +214,17 @@ function HeldLocks:find_reentrant(wanted)
   return lock or wanted._mode == "read" and find_own_reader(self, wanted) or nil
 end
 
+local function add_to_group(self, lock, group)
+  local sharers = self._sharers[group] or setmetatable({}, { __mode = "k" })
+  self._sharers[group], lock._sharers = sharers, sharers
+  sharers[lock] = true
+end
+
 --- Adds a lock that is held from now on.
 function HeldLocks:add(lock)
-  local mode = lock._mode
-  if mode == "read" or mode == "permit" then
-    local group = get_group(mode, lock._full_name)
-    local sharers = self._sharers[group] or setmetatable({}, { __mode = "k" })
-    self._sharers[group], lock._sharers = sharers, sharers
-    sharers[lock] = true
+  local group = get_group(lock._mode, lock._full_name)
+  if group then
+    add_to_group(self, lock, group)
   elseif lock._full_names then
     for _, full_name in ipairs(lock._full_names) do
       self._locks[full_name] = lock
@@ -235,6 +238,13 @@ local function remove_name(self, lock, full_name)
   if self._locks[full_name] == lock then
     self._locks[full_name] = nil
   end
+end
+
+--- Moves a write lock to the read locks. May be repeated. The lock is in one of the tables at any
+-- time, so that its owner never waits for it.
+function HeldLocks:downgrade(lock)
+  add_to_group(self, lock, get_group("read", lock._full_name))
+  remove_name(self, lock, lock._full_name)
 end
 
 --- Removes a lock that is being released. After that, a call of the same owner asks the core again.

@@ -34,17 +34,16 @@ end
 local function call_listeners(self, due)
   local is_failed, failure
   for _, lock in ipairs(due) do
-    -- `_listeners` is nil if a listener of an earlier lock in `due` has called the client, and that
-    -- call has run the listeners of this lock already.
+    -- A listener may call the client, and that call runs the listeners that are still in the lists.
     local listeners, reason = lock._listeners or {}, lock._core:loss()
-    lock._listeners = nil
-    self.locks[lock] = nil
-    for _, listener in ipairs(listeners) do
-      local ok, err = pcall(listener, lock, reason)
+    while listeners[1] do
+      local ok, err = pcall(table.remove(listeners, 1), lock, reason)
       if not ok and not is_failed then
         is_failed, failure = true, err
       end
     end
+    lock._listeners = nil
+    self.locks[lock] = nil
   end
   if is_failed then
     error(failure, 0)

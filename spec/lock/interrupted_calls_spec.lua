@@ -233,3 +233,75 @@ it("an error at any instruction of lock but its return leaves the count as it wa
   until not is_interrupted
   assert.is_true(#incremented <= 1, table.concat(incremented, " "))
 end)
+
+-- Regression 295. An error just before or after the log function ran was followed by no other call
+-- of it.
+it("an error at any instruction of with_lock leaves the log function in use", function()
+  local acquired = 0
+  local logging = connect { log_rate = 1e6, log = function(event)
+    acquired = acquired + (event.event == "acquired" and 1 or 0)
+  end }
+  local function take() logging:with_lock("a", LINGERING, nothing) end
+  interrupt_everywhere("", take, function(n)
+    local before = acquired
+    take()
+    assert.equal(before + 1, acquired, "event " .. n)
+  end)
+end)
+
+-- Regression 295. An error while wake-ups were delivered was followed by no other delivery.
+it("an error at any instruction of step leaves other waits of the client in order", function()
+  local waiting = connect { loop = "luv" }
+  local n = 0
+  repeat
+    n = n + 1
+    local theirs, has_waited = assert(other:lock "a"), false
+    local thread = coroutine.create(function()
+      assert(assert(waiting:lock "a"):unlock())
+      has_waited = true
+    end)
+    assert(coroutine.resume(thread))
+    local asked = assert(waiting:lock_async("b", LINGERING))
+    wait.eventually(function() return asked:dirty() end)
+    local is_interrupted = interrupt(n, "", function() asked:step() end)
+    assert.is_true(theirs:unlock())
+    local deadline = wait.now() + 5
+    while not has_waited and wait.now() < deadline do uv.run "nowait" end
+    assert.is_true(has_waited, "event " .. n)
+    assert(assert(asked:step()):unlock())
+  until not is_interrupted
+end)
+
+-- Regression 296. After an error in downgrade the client did not know the hold, and its owner
+-- waited for itself.
+it("downgrade can be repeated after an error at any instruction", function()
+  local n = 0
+  repeat
+    n = n + 1
+    local lock = assert(client:write_lock "a")
+    local is_interrupted = interrupt(n, "", function() lock:downgrade() end)
+    assert.equal(lock, client:read_lock("a", { timeout = 5 }), "event " .. n)
+    assert.is_true(lock:unlock())
+    assert.is_true(lock:downgrade())
+    assert.error_matches(function() lock:put(prefix .. "data", "x") end, "read hold")
+    assert(assert(other:try_read_lock "a"):unlock())
+    assert.is_true(lock:unlock())
+  until not is_interrupted
+end)
+
+-- Regression 297. An error between two on_lost functions of a lock was followed by no call of the
+-- second one.
+it("an error at any instruction of a call that runs on_lost functions ends at most one", function()
+  local n = 0
+  repeat
+    n = n + 1
+    local lock, calls = assert(client:lock "a"), 0
+    for _ = 1, 3 do lock:on_lost(function() calls = calls + 1 end) end
+    assert.is_true(lock:expire(0.001))
+    wait.eventually(function() return lock:remaining() == 0 end)
+    local is_interrupted = interrupt(n, "", function() lock:held() end)
+    pcall(lock.held, lock)
+    assert.is_true(calls == 3 or is_interrupted and calls == 2, ("event %d: %d"):format(n, calls))
+    lock:unlock()
+  until not is_interrupted
+end)

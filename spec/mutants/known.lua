@@ -2120,4 +2120,30 @@ end]],
       .. "return self:_confirm(self:_leave())",
     spec = "spec/lock/interrupted_calls_spec.lua",
   },
+  {
+    name = "an error of a debug hook beside the log function ends the log",
+    regression = 295,
+    file = "lua/etcdlock/events.lua",
+    from = [[local ok, err = core.call_alone(self, "_is_logging", self._log, new_event(event))]],
+    to = "self._is_logging = true local ok, err = core.call(self._log, new_event(event)) "
+      .. "self._is_logging = false",
+    spec = "spec/lock/interrupted_calls_spec.lua",
+  },
+  {
+    name = "a lock that is being downgraded is unknown to its client for an instruction",
+    regression = 296,
+    file = "lua/etcdlock/held_locks.lua",
+    from = [[add_to_group(self, lock, get_group("read", lock._full_name))]],
+    to = [[remove_name(self, lock, lock._full_name) ]]
+      .. [[add_to_group(self, lock, get_group("read", lock._full_name))]],
+    spec = "spec/lock/interrupted_calls_spec.lua",
+  },
+  {
+    name = "an error of a debug hook between two on_lost functions ends the second one",
+    regression = 297,
+    file = "lua/etcdlock/loss_listeners.lua",
+    from = "local listeners, reason = lock._listeners or {}, lock._core:loss()",
+    to = "local listeners, reason = lock._listeners or {}, lock._core:loss() lock._listeners = nil",
+    spec = "spec/lock/interrupted_calls_spec.lua",
+  },
 }

@@ -15,11 +15,7 @@ static char **check_list(lua_State *L, int arg) {
   size_t n;
   char **list;
   luaL_checktype(L, arg, LUA_TTABLE);
-#if LUA_VERSION_NUM >= 502
-  n = lua_rawlen(L, arg);
-#else
-  n = lua_objlen(L, arg);
-#endif
+  n = el_lua_length(L, arg);
   list = lua_newuserdata(L, (n + 1) * sizeof *list);
   for (size_t i = 0; i < n; i++) {
     lua_rawgeti(L, arg, (int)i + 1);

@@ -49,6 +49,25 @@ static el_nret l_call(lua_State *L) {
   return lua_gettop(L);
 }
 
+/* call_alone(object, field, fn, arg) calls fn(arg) as `call` does, and returns true and its first
+ * result, or false and its error. object[field] is true meanwhile, and false afterwards. It is set
+ * here and not in Lua, so that no error of a debug hook leaves it set. */
+static el_nret l_call_alone(lua_State *L) {
+  int status;
+  lua_settop(L, 4);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_pushvalue(L, 2);
+  lua_pushboolean(L, true);
+  lua_rawset(L, 1);
+  status = lua_pcall(L, 1, 1, 0);
+  lua_pushvalue(L, 2);
+  lua_pushboolean(L, false);
+  lua_rawset(L, 1);
+  lua_pushboolean(L, status == 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
 /* copy_descriptor(fd) returns a copy of |fd|, which close_descriptor closes; nil: there is none.
  * libuv watches a descriptor only once, but also a copy. */
 static el_nret l_copy_descriptor(lua_State *L) {
@@ -157,6 +176,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"host", l_host},
       {"pid", l_pid},
       {"call", l_call},
+      {"call_alone", l_call_alone},
       {"copy_descriptor", l_copy_descriptor},
       {"close_descriptor", l_close_descriptor},
       {"parse_key", l_parse_key},

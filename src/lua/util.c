@@ -49,6 +49,14 @@ int64_t el_lua_field_ms(lua_State *L, int table, const char *field,
   return ms;
 }
 
+size_t el_lua_length(lua_State *L, int table) {
+#if LUA_VERSION_NUM >= 502
+  return lua_rawlen(L, table);
+#else
+  return lua_objlen(L, table);
+#endif
+}
+
 bool el_lua_field_bool(lua_State *L, int table, const char *field) {
   bool is_set;
   lua_getfield(L, table, field);

@@ -185,25 +185,26 @@ static el_nret l_client_wake_fd(lua_State *L) {
   return 1;
 }
 
-/* client:woken() reads the pushed numbers and returns them as a list. After client:close it returns
- * the numbers that were pushed before the close. */
+/* client:woken(list) moves the pushed numbers to the end of the list; after client:close those that
+ * were pushed before the close. It returns nothing. */
 static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_wake_queue *queue =
       el_shared_wake_queue(el_client_shared(lc->client), &err);
-  int n = 0;
+  int n;
   size_t taken = WOKEN_MAX;
-  lua_newtable(L);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  n = (int)el_lua_length(L, 2);
   while (queue != NULL && taken == WOKEN_MAX) {
     taken = el_wake_queue_take(queue, ids, WOKEN_MAX);
     for (size_t i = 0; i < taken; i++) {
       lua_pushnumber(L, (lua_Number)ids[i]);
-      lua_rawseti(L, -2, ++n);
+      lua_rawseti(L, 2, ++n);
     }
   }
-  return 1;
+  return 0;
 }
 
 /* ---- nginx ---- */

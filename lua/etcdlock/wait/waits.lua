@@ -116,8 +116,8 @@ function M.new(core_client, chosen, socket_dir)
     chosen = chosen,
     socket_dir = socket_dir,
     _expected = {}, -- wake number -> waiter
-    _pushed = {}, -- list: numbers that were read from the wake queue and are not delivered yet
-    _is_delivering = false, -- true while `deliver` runs
+    -- List of the numbers that were read from the wake queue. Those before `first` are delivered.
+    _pushed = { first = 1 },
     -- Event loop (the argument `key` of Wakeups:watch) -> its Watcher. The keys are weak, because a
     -- client must not keep an event loop from being collected.
     _watchers = setmetatable({}, { __mode = "k" }),
@@ -148,25 +148,21 @@ end
 --- Empties the wake queue, and wakes the waiter of each number. Called when the descriptor is
 -- readable. (A core client that was collected has no queue.)
 function Wakeups:deliver()
-  for _, number in ipairs(self.core:woken() or {}) do
-    self._pushed[#self._pushed + 1] = number
-  end
-  if self._is_delivering then
-    return -- called by a waiter's `wake`: the outer call delivers the numbers added above
-  end
-  self._is_delivering = true
-  local i = 1
-  while self._pushed[i] do
-    local number = self._pushed[i]
+  local pushed = self._pushed
+  self.core:woken(pushed)
+  -- A waiter's `wake` may call `deliver`, which then delivers the remaining numbers.
+  while pushed[pushed.first] do
+    local number = pushed[pushed.first]
     local waiter = self._expected[number]
+    pushed.first = pushed.first + 1
     self._expected[number] = nil
     if waiter then
       waiter:wake()
     end
-    i = i + 1
   end
-  self._pushed = {}
-  self._is_delivering = false
+  if pushed[1] then
+    self._pushed = { first = 1 }
+  end
 end
 
 -- ---- watchers of the descriptor ----
