@@ -152,6 +152,12 @@
 ---@field name string name of the lock, without the client's prefix
 ---@field entries etcdlock.Entry[] entries, the oldest first, as `client:queue` returns them
 ---@field other_keys integer number of keys below the name that are not entries. Many such keys slow down each request for the lock
+---@field more? integer number of younger keys of entries that were not read, because the queue has more than `limit`; missing if all were read
+
+---The options of `client:queues`, to read many queues in pages.
+---@class (exact) etcdlock.QueuesOptions
+---@field limit? integer largest number of entries of a page, 1 or more. A page has only whole queues; if the first queue has more entries, the page has the oldest of them
+---@field after? string the page begins after this name
 
 ---A run of `client:runs`: the last successful run of a job.
 ---@class (exact) etcdlock.Run
@@ -527,13 +533,17 @@ function client:break_lock(name, token) end
 ---Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
 ---The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
 ---otherwise the call fails with `denied`.
+---
+---Thousands of entries take a moment to read, and in nginx they stop the worker. With `limit` the
+---call reads one page, and returns the name after which the next page begins.
 ---Fails with a request error: also `unavailable` if not all queues can be read within 5 s.
 ---@param prefix? string
+---@param opts? etcdlock.QueuesOptions
 ---@return etcdlock.Queue[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 ---@nodiscard
-function client:queues(prefix) end
+function client:queues(prefix, opts) end
 
 ---Runs `fn` once in each period, on all machines together: takes the lock `name`, and calls `fn`
 ---with the lock, unless a run in the present period is recorded. Only a run that has succeeded is

@@ -50,6 +50,7 @@ return {
   observer = { luals = "etcdlock.Observer" },
   connect_options = { luals = "etcdlock.ConnectOptions", shown = "[options](#options-of-connect)" },
   lock_options = { luals = "etcdlock.LockOptions", shown = "[options](#options-of-a-lock)" },
+  queues_options = { luals = "etcdlock.QueuesOptions", shown = "options as below" },
   metrics_options = { luals = "etcdlock.MetricsOptions", shown = "options as below" },
   stats = { luals = "etcdlock.Stats", shown = "table as below" },
   entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries as below" },

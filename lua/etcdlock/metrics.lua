@@ -7,6 +7,7 @@
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local format_number = require("etcdlock.text").format_number
+local make_control_filter = require("etcdlock.text").make_control_filter
 local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
 local replace = require("etcdlock.text").replace
@@ -254,18 +255,19 @@ end
 
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
-local function keep_character(character)
-  return character
+local function hex_of(bytes)
+  return (bytes:gsub(".", function(byte)
+    return string.format("\\x%02X", byte:byte())
+  end))
 end
 
-local function hex_of(byte)
-  return string.format("\\x%02X", byte:byte())
-end
+local escape_controls = make_control_filter(hex_of)
 
--- Replaces each byte that is not UTF-8 by \xHH, because Prometheus rejects the whole page for one
--- such byte.
-local function to_utf8(text)
-  return replace(text, "^[%z\1-\127]+", keep_character, hex_of)
+-- Replaces bytes by \xHH: those that are not UTF-8, because Prometheus rejects the whole page for
+-- one such byte, and those of control characters except newline, because people also read the page
+-- at a terminal.
+local function to_safe_text(text)
+  return replace(text, "^[\n\32-\126]+", escape_controls, hex_of)
 end
 
 local function format_value(value)
@@ -276,7 +278,7 @@ end
 local function format_labels(labels)
   local parts = {}
   for i, pair in ipairs(labels) do
-    parts[i] = string.format('%s="%s"', pair[1], (to_utf8(pair[2]):gsub('[\\"\n]', ESCAPES)))
+    parts[i] = string.format('%s="%s"', pair[1], (to_safe_text(pair[2]):gsub('[\\"\n]', ESCAPES)))
   end
   return table.concat(parts, ",")
 end

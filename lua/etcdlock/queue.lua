@@ -206,16 +206,21 @@ end
 
 -- ---- entries for callers ----
 
+-- Sorts keys, the oldest first.
+local function sort_keys(kvs)
+  table.sort(kvs, function(a, b)
+    if a.create_revision == b.create_revision then
+      return core.is_before(a.key, b.key)
+    end
+    return a.create_revision < b.create_revision
+  end)
+end
+
 -- Returns the entries of the queue of `full_name`, the oldest first. `kvs` is the list of its keys,
 -- as list_keys returns them. If a multi-lock is first in this queue, the function also reads the
 -- queues of its other names.
 local function read_entries(snapshot, full_name, kvs)
-  table.sort(kvs, function(a, b)
-    if a.create_revision == b.create_revision then
-      return a.key < b.key
-    end
-    return a.create_revision < b.create_revision
-  end)
+  sort_keys(kvs)
   local entries = parse_entries(kvs, full_name)
   for _, entry in ipairs(entries) do
     if entry.held and (entry.full_names or entry.first) then
@@ -236,36 +241,85 @@ local function count_key(counts, key, size, number)
   end
 end
 
+-- Returns the keys of `map` in the order of etcd's keys.
+local function sorted_names(map)
+  local list = {}
+  for name in pairs(map) do
+    list[#list + 1] = name
+  end
+  table.sort(list, core.is_before)
+  return list
+end
+
+-- Keeps the first names in `lists`, full name -> list of its keys, and removes the others: keeps as
+-- many names as have at most `limit` keys together, and at least one name. Returns true if it has
+-- removed a name.
+local function keep_first(lists, limit)
+  local count, is_cut = 0, false
+  for i, name in ipairs(sorted_names(lists)) do
+    count = count + #lists[name]
+    if i > 1 and count > limit then
+      lists[name], is_cut = nil, true
+    end
+  end
+  return is_cut
+end
+
+-- Returns the `limit` oldest of `kvs`, the keys below `full_name`, with the markers of those that
+-- were downgraded. Its field `more` is the number of the other keys.
+local function keep_oldest(kvs, full_name, limit)
+  local kept, markers = {}, {}
+  sort_keys(kvs)
+  for i, kv in ipairs(kvs) do
+    if i <= limit then
+      markers[core.downgrade_marker(full_name, kv.create_revision)] = true
+    end
+    kept[#kept + 1] = (i <= limit or markers[kv.key]) and kv or nil
+  end
+  kept.more = #kvs - #kept
+  return kept
+end
+
 -- Reads the keys from `from` to `to`, exclusive, that have the form of an entry or of the marker of
--- a downgrade, and whose name passes the test is_wanted(full_name). Returns a table full name ->
--- list of the keys (false if the name is not wanted); or nil, message, code if a read failed. Calls
--- visit(key), which may be nil, for all keys from `from` to `to`.
-local function list_keys(snapshot, from, to, is_wanted, visit)
-  local by_name, all = {}, {}
+-- a downgrade, and whose name passes the test is_wanted(full_name). With `limit` (nil: none), reads
+-- only as many names as keep_first keeps, and of a longer queue only its oldest keys. Returns a
+-- table full name -> list of the keys, and whether names were left out; or nil, message, code if a
+-- read failed. Calls visit(key), which may be nil, for all keys from `from` to `to`.
+local function list_keys(snapshot, from, to, is_wanted, visit, limit)
+  local lists, is_known, is_cut, all = {}, {}, false, {}
   local ok, message, code = snapshot:each_page(from, to, function(page)
     local candidates = {}
     for _, kv in ipairs(page) do
       local name = core.name_of_key(kv.key)
-      if name and by_name[name] == nil then
-        by_name[name] = is_wanted(name) and {}
+      if name and not is_known[name] then
+        is_known[name], lists[name] = true, is_wanted(name) and {} or nil
       end
-      kv.list = name and by_name[name]
+      kv.list = name and lists[name]
       candidates[#candidates + 1] = kv.list and kv or nil
       if visit then
         visit(kv.key)
       end
     end
     for _, kv in ipairs((keep_leased(candidates, page))) do
-      all[#all + 1], kv.list[#kv.list + 1] = kv, kv
+      kv.list[#kv.list + 1] = kv
     end
+    -- After each page, so that the work between two requests does not grow with all names.
+    is_cut = limit and keep_first(lists, limit) or is_cut
   end)
-  if ok then
-    ok, message, code = snapshot:read_values(all)
-  end
   if not ok then
     return nil, message, code
   end
-  return by_name
+  for name, kvs in pairs(lists) do
+    lists[name] = limit and #kvs > limit and keep_oldest(kvs, name, limit) or kvs
+    for _, kv in ipairs(lists[name]) do
+      all[#all + 1] = kv
+    end
+  end
+  ok, message, code = snapshot:read_values(all)
+  if not ok then
+    return nil, message, code
+  end
+  return lists, is_cut
 end
 
 -- Reads the queue of the lock `name`. Returns the list of its entries, the oldest first; or nil,
@@ -409,23 +463,32 @@ end
 
 -- ---- all queues below a prefix ----
 
--- Returns the list of the queues; and a table full name -> number of the keys below it that are no
--- entries, also for names without an entry. If a read failed, returns nil, message, code.
-local function read_queues(self, snapshot, prefix)
+-- Returns the list of the queues whose full names begin with `prefix`; a table full name -> number
+-- of the keys below it that are no entries, also for names without an entry; and the full name
+-- after which the next page begins, nil if there is none. `page` has the fields `limit` and
+-- `after`, a full name; both may be missing. If a read failed, returns nil, message, code.
+local function read_queues(self, snapshot, prefix, page)
   local from, to = snapshots.range_of(prefix)
-  local counts, found = {}, {}
-  local lists, message, code = list_keys(snapshot, from, to, function(name)
-    return name:sub(1, #prefix) == prefix and names.is_full_name(name)
-  end, function(key) count_key(counts, key, #prefix, 1) end)
-  if not lists then
-    return nil, message, code
+  local after = page.after
+  if after and core.is_before(from, after) then
+    from = after -- the keys of all later names are after it
   end
-  for full_name, kvs in pairs(lists) do
-    local entries = kvs and make_public(self, read_entries(snapshot, full_name, kvs)) or {}
+  local counts, found = {}, {}
+  local lists, is_cut, code = list_keys(snapshot, from, to, function(name)
+    return name:sub(1, #prefix) == prefix and names.is_full_name(name)
+      and not (after and not core.is_before(after, name))
+  end, function(key) count_key(counts, key, #prefix, 1) end, page.limit)
+  if not lists then
+    return nil, is_cut, code -- is_cut is the message
+  end
+  local full_names = sorted_names(lists)
+  for _, full_name in ipairs(full_names) do
+    local kvs = lists[full_name]
+    local entries = make_public(self, read_entries(snapshot, full_name, kvs))
     if entries[1] then
       found[#found + 1] = {
-        name = full_name:sub(#self._prefix + 1), entries = entries,
-        other_keys = counts[full_name] - #entries,
+        name = full_name:sub(#self._prefix + 1), entries = entries, more = kvs.more,
+        other_keys = counts[full_name] - #entries - (kvs.more or 0),
       }
     end
   end
@@ -434,8 +497,7 @@ local function read_queues(self, snapshot, prefix)
       count_key(counts, entry.key, #prefix, -1)
     end
   end
-  table.sort(found, function(a, b) return a.name < b.name end)
-  return found, counts
+  return found, counts, is_cut and full_names[#full_names] or nil
 end
 
 --- A queue of `client:queues`.
@@ -444,32 +506,63 @@ end
 -- @tfield {entry,...} entries entries, the oldest first, as `client:queue` returns them
 -- @tfield count other_keys number of keys below the name that are not entries. Many such keys slow
 --   down each request for the lock
+-- @tfield[opt] count more number of younger keys of entries that were not read, because the queue
+--   has more than `limit`; missing if all were read
 
--- Returns what read_queues returns, for the names that begin with `prefix`. Fails as client:queues.
-function M:_read_queues(prefix)
+-- Returns what read_queues returns, for the names that begin with `prefix`. `page` may be nil.
+-- Fails as client:queues.
+function M:_read_queues(prefix, page)
   local full_prefix, message, code = names.join_prefixes("client:queues", self._prefix, prefix)
   if not full_prefix then
     return nil, message, code
   end
   local what = full_prefix == "" and "all locks" or "locks that begin with " .. quote(full_prefix)
   return snapshots.read(self, what, self._get_deadline(), function(snapshot)
-    return read_queues(self, snapshot, full_prefix)
+    return read_queues(self, snapshot, full_prefix, page or {})
   end)
 end
+
+--- The options of `client:queues`, to read many queues in pages.
+-- @table queues_options
+-- @tfield[opt] count limit largest number of entries of a page, 1 or more. A page has only whole
+--   queues; if the first queue has more entries, the page has the oldest of them
+-- @tfield[opt] string after the page begins after this name
+local QUEUES_OPTIONS = {
+  limit = {
+    type = "number",
+    is_valid = function(limit) return limit >= 1 and limit % 1 == 0 end,
+    wanted = "a whole number of entries, 1 or more",
+  },
+  after = { type = "string" },
+}
 
 --- Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
 -- The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
 -- otherwise the call fails with `denied`.
+--
+-- Thousands of entries take a moment to read, and in nginx they stop the worker. With `limit` the
+-- call reads one page, and returns the name after which the next page begins.
 -- @function client:queues
 -- @tparam[opt=""] string prefix
--- @treturn {queue,...} sorted by name
+-- @tparam[opt] queues_options opts
+-- @treturn {queue,...} sorted by the bytes of the name
+-- @treturn string|nil the option `after` of the next page; nil: this is the last page
 -- @fail a request error: also `unavailable` if not all queues can be read within 5 s
-function M:queues(prefix)
-  local found, message, code = self:_read_queues(prefix or "")
-  if found then
-    return found
+function M:queues(prefix, opts)
+  opts = check.options("client:queues", opts, QUEUES_OPTIONS, {})
+  if opts.limit then
+    local ok, message, code =
+      check.value("client:queues", "limit", opts.limit, QUEUES_OPTIONS.limit)
+    if not ok then
+      return nil, message, code
+    end
   end
-  return nil, message, code
+  local page = { limit = opts.limit, after = opts.after and self._prefix .. opts.after }
+  local found, counts, last = self:_read_queues(prefix or "", page)
+  if found then
+    return found, last and last:sub(#self._prefix + 1) or nil
+  end
+  return nil, counts, last -- message, code
 end
 
 return M

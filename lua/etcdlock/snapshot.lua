@@ -109,9 +109,12 @@ function M.read(client, what, deadline, read_all)
   local snapshot
   repeat
     snapshot = setmetatable({ _client = client, _deadline = deadline }, Snapshot)
-    local results, second, code = read_all(snapshot) -- second: a second result, or the message
+    local results, second, third = read_all(snapshot) -- three results; or nil, message, code
     if not snapshot._is_over then
-      return results, results and second or string.format("%s: %s", what, second), code
+      if not results then
+        second = string.format("%s: %s", what, second)
+      end
+      return results, second, third
     end
   until core.now() >= deadline
   local message = snapshot._message

@@ -95,6 +95,83 @@ describe("queues", function()
     assert(lock:unlock())
   end)
 
+  -- Regression 291. The result could be read only as a whole.
+  describe("with a limit", function()
+    -- Returns all pages of |limit| entries.
+    local function read_pages(below, limit)
+      local pages, after = {}, nil
+      repeat
+        local page
+        page, after = client:queues(below, { limit = limit, after = after })
+        pages[#pages + 1] = assert(page, after)
+      until not after
+      return pages
+    end
+
+    it("returns pages that together have all queues, in the order of their bytes", function()
+      -- The keys of "a-1" are before those of "a"; the keys of "a/m" are among those of "a".
+      for _, name in ipairs { "a", "a-1", "a/m", "a/m/n", "a\1", "a\255", "b", "z" } do
+        keep(assert(client:read_lock(name)))
+        keep(assert(assert(client:semaphore(name, 2)):lock()))
+      end
+      etcd:put(prefix .. "a/data", "1")
+      etcd:put(prefix .. "c/1f", "not on lease 1f")
+      for _, below in ipairs { "", "a" } do
+        local all = client:queues(below)
+        for _, limit in ipairs { 1, 2, 3, 5, 1000 } do
+          local joined = {}
+          for _, page in ipairs(read_pages(below, limit)) do
+            local count = 0
+            for _, queue in ipairs(page) do
+              joined[#joined + 1] = queue
+              count = count + #queue.entries
+            end
+            assert.is_true(count <= limit or #page == 1, count)
+          end
+          if limit == 1 then
+            assert.equal(#all, #joined)
+          else
+            assert.same(all, joined)
+          end
+        end
+      end
+      etcd:del(prefix .. "a/data")
+      etcd:del(prefix .. "c/1f")
+    end)
+
+    it("returns the oldest entries of a longer queue, and the number of the others", function()
+      for i = 1, 5 do keep(assert(assert(client:semaphore("pool", 9)):lock { owner = i })) end
+      local all = client:queue "pool"
+      local page, after = client:queues("", { limit = 2 })
+      assert.is_nil(after)
+      assert.same({ { all[1], all[2] }, 3, 0 },
+        { page[1].entries, page[1].more, page[1].other_keys })
+    end)
+
+    it("shows a downgraded writer as a reader", function()
+      local lock = keep(assert(client:write_lock "a"))
+      assert(lock:downgrade())
+      keep(assert(other:read_lock "a"))
+      assert.same({ "a read+" }, shown((client:queues("", { limit = 1 }))))
+    end)
+
+    it("begins after any name, also of another prefix", function()
+      keep(assert(client:lock "b"))
+      assert.same({ "b lock+" }, shown((client:queues("", { after = "a/zzz" }))))
+      assert.same({ "b lock+" }, shown((client:queues("b", { after = "a" }))))
+      assert.same({}, (client:queues("", { after = "b" })))
+      assert.same({}, (client:queues("b", { after = "zzz" })))
+    end)
+
+    it("rejects a limit below 1 and a fraction", function()
+      for _, limit in ipairs { 0, -1, 1.5, 0 / 0, math.huge } do
+        assert_fails("invalid", client:queues("", { limit = limit }))
+      end
+      assert.has_error(function() client:queues("", { after = 5 }) end)
+      assert.has_error(function() client:queues("", { count = 5 }) end)
+    end)
+  end)
+
   it("rejects a prefix that is too long, contains NUL or is no string", function()
     assert_fails("invalid", client:queues(("x"):rep(513)))
     assert_fails("invalid", client:queues "a\0")

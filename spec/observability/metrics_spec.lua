@@ -279,6 +279,17 @@ describe("the metrics of a client", function()
     assert.is_true(page:value("etcdlock_wait_seconds_count", { lock = "other" }) >= 50)
   end)
 
+  -- Regression 292. Control characters of a label reached the terminal of a reader.
+  it("show control characters of labels as text", function()
+    local client = connect { metrics = function(name) return name end }
+    assert(client:lock "\27[2J\7\127\194\155\t"):unlock()
+    local text = client:metrics { labels = { service = "a\0b" } }
+    assert.is_nil(text:find "[%z\1-\9\11-\31\127]")
+    local page = exposition.read(text)
+    assert.equal(1, page:value("etcdlock_wait_seconds_count",
+      { lock = prefix .. "\\x1B[2J\\x07\\x7F\\xC2\\x9B\\x09", service = "a\\x00b" }))
+  end)
+
   it("carry the given labels on each sample, escaped; invalid label names are errors", function()
     local value = 'a"b\\c\nd'
     local client = connect { metrics = true }

@@ -180,6 +180,69 @@ describe("the page /locks", function()
     assert.matches("<bdi>stock/1</bdi>", body, 1, true)
   end)
 
+  -- Regression 291. A page with 20,000 entries stopped the worker for 110 ms, and three readers at
+  -- once got 503.
+  describe("with many entries", function()
+    local MANY, PAGE = 2500, 200
+
+    -- Returns the names on the page |path|, and the path of the next page.
+    local function names_on(path)
+      local answer = http.get(own_port, path)
+      assert.equal(200, answer.status)
+      local list = {}
+      for name in answer.body:gmatch "<th scope=\"rowgroup\"[^>]*><bdi>([^<]*)</bdi>" do
+        list[#list + 1] = name
+      end
+      local _, entries = answer.body:gsub('<td class="number">%d+<td>', "")
+      assert.is_true(entries <= PAGE, entries)
+      return list, answer.body:match '<a href="(%?after=[^"]*)">Next page</a>'
+    end
+
+    it("has a link to the next page; all pages together show each name once", function()
+      local client, asked, expected, seen = connect(), {}, {}, {}
+      for i = 1, MANY do asked[i] = assert(client:lock_async("n&/" .. i, { owner = i })) end
+      for i = 1, MANY do
+        keep(clients.granted(asked[i]))
+        expected["n&amp;/" .. i] = 1
+      end
+      local path, pages = "", 0
+      while path do
+        local list
+        list, path = names_on("/locks" .. path)
+        for _, name in ipairs(list) do seen[name] = (seen[name] or 0) + 1 end
+        pages = pages + 1
+      end
+      assert.same(expected, seen)
+      assert.is_true(pages >= MANY / PAGE and pages < MANY / PAGE + 2, pages)
+    end)
+
+    it("shows the oldest entries of a long queue, and the number of the others", function()
+      local client, asked = connect(), {}
+      for i = 1, 300 do asked[i] = assert(client:semaphore("pool", 1000):lock_async()) end
+      for i = 1, 300 do keep(clients.granted(asked[i])) end
+      keep(client:lock "last")
+      etcd:await_keys("pool", 300)
+      local list, next_page = names_on "/locks"
+      assert.same({ { "last" }, "?after=last" }, { list, next_page })
+      local body = http.get(own_port, "/locks" .. next_page).body
+      assert.matches('rowspan="201"><bdi>pool</bdi>', body, 1, true)
+      assert.matches(">100 more\n", body, 1, true)
+      assert.same({ { "pool" } }, { names_on("/locks" .. next_page) })
+    end)
+  end)
+
+  -- Regression 292. Control characters of a name, an owner or a value reached the terminal of curl.
+  it("shows control characters as text", function()
+    local odd = "\27]0;\7 \0\r\n\127 \194\155"
+    keep(connect():lock("\27[2J", { owner = odd, value = odd }))
+    local body = http.get(own_port, "/locks").body
+    assert.is_nil(body:find "[%z\1-\9\11-\31\127]")
+    assert.is_nil(body:find("\194\155", 1, true))
+    assert.matches("<bdi>\\x1b[2J</bdi>", body, 1, true)
+    local _, count = body:gsub("<bdi>\\x1b%]0;\\x07 \\x00\\x0d\\x0a\\x7f \\xc2\\x9b</bdi>", "")
+    assert.equal(2, count)
+  end)
+
   it("forbids scripts by its content security policy", function()
     local head = http.get(own_port, "/locks").text:match "^(.-)\r\n\r\n"
     assert.matches("content-security-policy: default-src 'none';", head, 1, true)

@@ -116,6 +116,15 @@ static el_nret l_name_of_key(lua_State *L) {
   return 1;
 }
 
+/* is_before(a, b) tells whether the string |a| is before |b| in the order of etcd's keys, that of
+ * their bytes. The operator < of Lua obeys the locale. */
+static el_nret l_is_before(lua_State *L) {
+  el_bytes a = el_lua_check_bytes(L, 1), b = el_lua_check_bytes(L, 2);
+  int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+  lua_pushboolean(L, order < 0 || (order == 0 && a.len < b.len));
+  return 1;
+}
+
 /* Pushes argument 1, a lock name that may be longer than EL_NAME_MAX, followed by |text|. */
 static el_nret push_below(lua_State *L, const char *text, size_t len) {
   el_lua_check_bytes(L, 1);
@@ -181,6 +190,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"close_descriptor", l_close_descriptor},
       {"parse_key", l_parse_key},
       {"name_of_key", l_name_of_key},
+      {"is_before", l_is_before},
       {"key_stem", l_key_stem},
       {"downgrade_marker", l_downgrade_marker},
       {"reserved_end", l_reserved_end},
