@@ -1,7 +1,8 @@
 -- An election: the leader publishes its address, and observers read the address. Start this example
 -- in several terminals, each time with another address (make example NAME=leader
 -- ARGS=10.0.0.1:80): these are the candidates. Start it in one more terminal without an address:
--- this is the observer.
+-- this is the observer. If etcd does not answer (try kill -STOP), the observer tells after 5 s, the
+-- TTL, that it is unknown who leads.
 
 local etcdlock = require "etcdlock"
 
@@ -19,8 +20,10 @@ local function lead(leadership)
 end
 
 local function follow()
-  for leader, _, token in election:observe() do
-    if leader then
+  for leader, _, token, unknown_for in election:observe() do
+    if unknown_for then -- etcd is away: the last leader may have lost the leadership
+      print(("unknown for %.0f s; the last leader was %s"):format(unknown_for, leader or "nobody"))
+    elseif leader then
       print(("the leader is %s, with token %d"):format(leader, token))
     else
       print "nobody leads"

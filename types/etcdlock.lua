@@ -950,8 +950,9 @@ function election:with_leadership(value, opts, fn) end
 ---@nodiscard
 function election:campaign_async(value, opts) end
 
----Reads the current leader through a majority of etcd's members. [User data](README.md#terms) below
----the name is no candidate.
+---Reads the current leader through a majority of etcd's members, so the result was true at a time
+---during the call. If etcd does not answer, the call fails with `unavailable` after 5 s. [User
+---data](README.md#terms) below the name is no candidate.
 ---Fails with a request error.
 ---@return string|false|nil
 ---@return string|nil message
@@ -960,7 +961,7 @@ function election:campaign_async(value, opts) end
 function election:leader() end
 
 ---Creates an observer, which reports the current leader, then each change of the leader or its
----value, and when nobody leads any more. Sends no request.
+---value, when nobody leads any more, and when it is unknown who leads. Sends no request.
 ---
 ---The call returns four values, as Lua's `for` needs them. Outside a `for`, put the call in
 ---parentheses, which leaves only the observer, as in `table.insert(list, (election:observe()))`.
@@ -975,21 +976,34 @@ function election:observe() end
 function election:name() end
 
 ---@class etcdlock.Observer
----@overload fun(): string|false|nil, string?, etcdlock.token?
+---@overload fun(): string|false|nil, string?, etcdlock.token?, etcdlock.seconds?
 local observer = {}
 
 ---Waits until the leader or its value has changed, and returns the value, key and token of the
 ---leader. If nobody leads any more, returns `false`. The first call reports the current leader, or
 ---waits until there is a leader. Several coroutines may call one observer. Each change is returned
 ---to one of them.
+---
+---If etcd has not confirmed the last report for the client's `ttl`, it is unknown who leads. Then
+---the call returns the last report once more, with its age as the fourth result. When etcd answers
+---again, the call returns the current leader, or `false`, without an age, also if nothing has
+---changed.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
 ---`timeout` and `unavailable` (etcd is unreachable) the program may call `next` again.
 ---@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd is unreachable. But if etcd has never answered this client, it fails with `unavailable` as `client:lock` does
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code
+---@return etcdlock.seconds|nil
 ---@nodiscard
 function observer:next(timeout) end
+
+---Returns the age of what the observer knows: the time since etcd has last confirmed the leader, or
+---that nobody leads. The age grows while etcd does not answer, and while no call of `next` waits.
+---Otherwise it is at most `ttl` / 3 (10 s if that is less) and the time of an answer. Sends no
+---request.
+---@return etcdlock.seconds|nil
+function observer:age() end
 
 ---Closes the observer: every later call fails with `closed`, also a call that waits now. `close`
 ---may be repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`,

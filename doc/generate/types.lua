@@ -226,7 +226,8 @@ function M.text(model, file)
     out[#out + 1] = ""
     annotate(out, "class", vocabulary[class].luals)
     if class == "observer" then
-      annotate(out, "overload", "fun(): string|false|nil, string?, etcdlock.token?")
+      annotate(out, "overload", "fun(): string|false|nil, string?, etcdlock.token?,"
+        .. " etcdlock.seconds?")
     end
     out[#out + 1] = ("local %s = {}"):format(class)
     for _, item in ipairs(model) do

@@ -547,9 +547,9 @@ function Client.new(core_client, settings, version)
     _endpoints = table.concat(settings.endpoints, ","),
     -- Default of the option `timeout`: seconds; nil or math.huge: no limit.
     _timeout = settings.timeout or runtime.DEFAULT_TIMEOUT,
-    -- Seconds after which the event `still_waiting` reports a wait.
     _ttl = settings.ttl, -- seconds
     _version = version,
+    -- Seconds after which the event `still_waiting` reports a wait.
     _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,
     _has_user = settings.user ~= nil,

@@ -90,8 +90,9 @@ function Election:_read_leader(deadline)
   return find_leader(self, kvs) or false, revision
 end
 
---- Reads the current leader through a majority of etcd's members. [User data](README.md#terms)
--- below the name is no candidate.
+--- Reads the current leader through a majority of etcd's members, so the result was true at a time
+-- during the call. If etcd does not answer, the call fails with `unavailable` after 5 s.
+-- [User data](README.md#terms) below the name is no candidate.
 -- @treturn[1] string value of the leader
 -- @treturn[1] string key of the leader
 -- @treturn[1] token of the leader
@@ -108,7 +109,7 @@ function Election:leader()
 end
 
 --- Creates an observer, which reports the current leader, then each change of the leader or its
--- value, and when nobody leads any more. Sends no request.
+-- value, when nobody leads any more, and when it is unknown who leads. Sends no request.
 --
 -- The call returns four values, as Lua's `for` needs them. Outside a `for`, put the call in
 -- parentheses, which leaves only the observer, as in `table.insert(list, (election:observe()))`.

@@ -1,5 +1,5 @@
 --- An observer of an election: it reports the leader and the leader's value whenever one of
--- them has changed, and reports when nobody leads any more.
+-- them has changed, and reports when nobody leads any more, or when it is unknown who leads.
 --
 -- The core counts the changes below the election's name that etcd's watch reports. After a change
 -- the observer reads the leader from etcd, so that in the end it always reports the newest leader.
@@ -8,6 +8,12 @@
 -- Several coroutines may read at the same time. So the observer uses an answer only if it has used
 -- no other answer since it sent the request. Reads are linearizable, so each answer that is used is
 -- at least as new as the one before.
+--
+-- Each read confirms the leader as of the time at which the request was sent. If no read has
+-- confirmed the leader for the TTL of the observer's client, it is unknown who leads: in that time
+-- the client would have lost its own locks, too. The TTL of the leader's lease is no better limit:
+-- etcd tells it only in another request, it contains the lock delay, and with Go's default an
+-- observer would be silent for 60 s, although a leader may resign at any time.
 -- @classmod observer
 -- @alias Observer
 local check = require "etcdlock.check"
@@ -22,9 +28,10 @@ local Observer = {}
 Observer.__index = Observer
 Observer.__name = "etcdlock.observer"
 
--- Seconds after which the leader is read again although no change was reported, because etcd 3.4
--- can lose a DELETE event at a compaction.
-local READ_INTERVAL = 10
+-- The leader is read again although no change was reported: after this part of the client's TTL, as
+-- the lease is renewed, so that the answer confirms the leader; and at most after so many seconds,
+-- because etcd 3.4 can lose a DELETE event at a compaction.
+local READ_DIVISOR, READ_INTERVAL_MAX = 3, 10
 -- Seconds after which a failed read is repeated.
 local RETRY_INTERVAL = 0.5
 -- Shortest time in seconds that a read gets, also if less is left of the timeout of `next`. A read
@@ -37,27 +44,65 @@ local function make_message(self, text)
     text)
 end
 
+-- Returns the time (core.now) from which it is unknown who leads, unless a read confirms the leader
+-- before. Before the first report: never.
+local function get_expiry(self)
+  return self._has_reported and self._confirmed_at + self._client._ttl or math.huge
+end
+
+-- Returns true if it is unknown who leads. The age of the leader alone does not tell: perhaps no
+-- call of `next` has read for long, although etcd answers.
+local function is_unknown(self)
+  return self._failure ~= nil and core.now() >= get_expiry(self)
+end
+
+-- Returns the time (core.now) at which a read ends that begins at `now`, when `left` seconds are
+-- left of the call. It ends when it becomes unknown who leads, so that `next` reports that in time.
+-- But if no read has failed, for example after a pause of the program, etcd gets at least
+-- TTL / READ_DIVISOR to answer.
+local function get_read_end(self, now, left)
+  local expiry = self._is_reported_unknown and math.huge or get_expiry(self)
+  if not self._failure or now >= expiry then
+    expiry = math.max(expiry, now + self._client._ttl / READ_DIVISOR)
+  end
+  local last = math.min(expiry, now + left, self._client._get_deadline())
+  return math.max(last, now + READ_TIMEOUT_MIN)
+end
+
+-- Returns true if a read that has failed with "unavailable" says nothing about etcd: the call of
+-- `next` was over before the answer, at the time `last`; no change was reported; and what the
+-- observer knows is not too old.
+local function is_inconclusive(self, changes, last)
+  return core.now() >= last and changes == self._changes_read and self._confirmed_at
+    and self:age() < self._client._ttl
+end
+
 -- Reads the leader within `left` seconds. `changes` is the number of changes that the watch has
 -- reported so far, and `changed_at` the store revision of the last change. Returns true; or nil,
 -- message, code if the read fails.
 local function read(self, left, changes, changed_at)
   local known, reads = math.max(self._revision, changed_at), self._reads
-  local deadline = core.now() + math.max(left, READ_TIMEOUT_MIN)
+  local sent_at = core.now()
   local leader, revision, code =
-    self._election:_read_leader(math.min(deadline, self._client._get_deadline()))
+    self._election:_read_leader(get_read_end(self, sent_at, left))
   if leader ~= nil and revision < known then -- impossible for a linearizable read
     leader, code = nil, "unavailable"
     revision = make_message(self, "etcd answers from an older revision than it has reported")
   end
   if leader == nil then
     if code == "unavailable" then
-      self._failure, self._read_at = revision, core.now() + RETRY_INTERVAL
+      self._read_at = core.now() + RETRY_INTERVAL
+      if is_inconclusive(self, changes, sent_at + left) then
+        return true
+      end
+      self._failure = revision
     end
     return nil, revision, code
   end
   if self._reads == reads then
     self._leader, self._revision, self._reads = leader, revision, reads + 1
-    self._failure, self._read_at = nil, core.now() + READ_INTERVAL
+    self._failure, self._confirmed_at = nil, sent_at
+    self._read_at = sent_at + math.min(self._client._ttl / READ_DIVISOR, READ_INTERVAL_MAX)
     self._changes_read = changes
     self._watcher:pass(changes, leader and leader.key or nil)
   end
@@ -97,15 +142,30 @@ local function step(self, left)
   return await_changes(self, self._failure and waits.Closed or waits.Changed, left)
 end
 
--- Returns true if the leader or its value differs from what `next` has reported last. Nobody leads
--- is a difference, too.
+-- Returns true if the leader or its value differs from what `next` has reported last. That nobody
+-- leads is a difference, and so is that it is unknown who leads, or that it is known again.
 local function is_unreported(self)
   local leader, reported = self._leader, self._reported
-  if leader and reported then
+  if is_unknown(self) ~= self._is_reported_unknown then
+    return true
+  elseif leader and reported then
     return leader.key ~= reported.key or leader.token ~= reported.token
       or leader.value ~= reported.value
   end
   return leader ~= reported
+end
+
+-- Marks the leader as reported, and returns what `next` returns.
+local function report(self)
+  local leader = self._leader or { value = false }
+  self._has_reported, self._reported = true, self._leader
+  self._is_reported_unknown = is_unknown(self)
+  if self._is_reported_unknown then
+    return leader.value, leader.key, leader.token, self:age()
+  elseif leader.key then
+    return leader.value, leader.key, leader.token
+  end
+  return false
 end
 
 -- Returns the time (core.now) at which a call of `next` ends that began at `began`. Without a
@@ -138,6 +198,11 @@ end
 -- leader. If nobody leads any more, returns `false`. The first call reports the current leader, or
 -- waits until there is a leader. Several coroutines may call one observer. Each change is returned
 -- to one of them.
+--
+-- If etcd has not confirmed the last report for the client's `ttl`, it is unknown who leads. Then
+-- the call returns the last report once more, with its age as the fourth result. When etcd answers
+-- again, the call returns the current leader, or `false`, without an age, also if nothing has
+-- changed.
 -- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
 --   0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd
 --   is unreachable. But if etcd has never answered this client, it fails with `unavailable` as
@@ -145,6 +210,8 @@ end
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key
 -- @treturn token of the leader
+-- @treturn seconds|nil if it is unknown who leads, the time since etcd has last confirmed this
+--   report, at least `ttl`; nil: it is known
 -- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after `timeout`
 --   and `unavailable` (etcd is unreachable) the program may call `next` again
 function Observer:next(timeout)
@@ -161,13 +228,8 @@ function Observer:next(timeout)
     local ok
     ok, message, code = step(self, left)
     left = get_end(self, began, timeout) - core.now()
-    if ok and is_unreported(self) then
-      local leader = self._leader
-      self._reported = leader
-      if not leader then
-        return false
-      end
-      return leader.value, leader.key, leader.token
+    if (ok or code == "unavailable") and is_unreported(self) then
+      return report(self)
     elseif not ok and not may_go_on(self, code, left) then
       return nil, message, code
     end
@@ -185,16 +247,29 @@ function Observer:_knows_leader()
 end
 
 -- Calls `next`, for the loop `for value, key, token in observer do`. The loop ends when the
+
+--- Returns the age of what the observer knows: the time since etcd has last confirmed the leader,
+-- or that nobody leads. The age grows while etcd does not answer, and while no call of `next`
+-- waits. Otherwise it is at most `ttl` / 3 (10 s if that is less) and the time of an answer. Sends
+-- no request.
+-- @treturn seconds|nil counted from the time at which the client sent the request; nil: etcd has
+--   not answered the observer yet
+-- @fail never
+function Observer:age()
+  return self._confirmed_at and core.now() - self._confirmed_at
+end
+
+-- Calls `next`, for `for value, key, token, unknown_for in observer do`. The loop ends when the
 -- observer is closed, or the nginx worker exits (`premature`). Any other failure is raised.
 function Observer:__call()
   if not coroutines.can_yield_in_pcall and runtime.loop(self._client._wakeups.chosen) then
     check.raise("observer: a for loop cannot wait here in Lua 5.1; call observer:next()")
   end
-  local value, key, token = self:next()
+  local value, key, token, unknown_for = self:next()
   if value == nil and token ~= "closed" and token ~= "premature" then
     check.raise(key)
   end
-  return value, key, token
+  return value, key, token, unknown_for
 end
 
 --- Closes the observer: every later call fails with `closed`, also a call that waits now. `close`
@@ -233,9 +308,12 @@ function Observer.new(election)
     -- Last result of Election:_read_leader that was used; false: nobody leads, or nothing was read.
     _leader = false,
     _revision = 0, -- store revision at which _leader was read
+    _confirmed_at = nil, -- time (core.now) at which that read was sent; nil: nothing was read
     _reads = 0, -- number of answers that were used
+    _has_reported = false, -- `next` has returned a leader before
     -- The last leader that `next` has returned; false: it has returned none, or that nobody leads.
     _reported = false,
+    _is_reported_unknown = false, -- `next` has returned last that it is unknown who leads
     _changes_read = 0, -- number of changes that the watch had reported before _leader was read
     _read_at = 0, -- time (core.now) of the next read if no change is reported
     _failure = nil, -- message of the last read if it failed with "unavailable"; else nil

@@ -183,6 +183,23 @@ describe("the example", function()
     assert.same({ 0, 0 }, { second:wait() })
   end)
 
+  -- Regression 260. The follower showed the last leader during an outage of etcd.
+  it("leader tells that the leader is unknown, and the leader after the outage", function()
+    local etcd, follower = suite.etcd(), start "leader"
+    local lease = etcd:grant(60)
+    finally(function()
+      etcd:resume()
+      etcd:revoke(lease)
+      follower:destroy()
+    end)
+    etcd:put("leader/" .. lease, "one:80", lease)
+    follower:expect "^the leader is one:80"
+    etcd:pause()
+    follower:expect "^unknown for %d+ s; the last leader was one:80$"
+    etcd:resume()
+    follower:expect "^the leader is one:80"
+  end)
+
   it("flash_sale oversells without the lock, and sells all items exactly once with it", function()
     local directory = temporary.directory()
     local out, code, err = proc.run_lua("examples/flash_sale.lua", { 50, 30, TTL },

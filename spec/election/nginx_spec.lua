@@ -3,6 +3,7 @@
 
 client_options { ttl = 10 }
 local election
+local proxy = Swallow.start(etcd:endpoint()) -- of a client in nginx whose TTL is 2 s
 
 with_nginx {
   client = false,
@@ -15,7 +16,16 @@ with_nginx {
       shared:set("code", select(3, client:election("nobody's"):observe():next()))
       assert(leader:resign())
     end))
-  ]]):format(etcd:endpoint(), prefix),
+    local follower = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 2 })
+    observer = follower:election("followed"):observe()
+    assert(ngx.timer.at(0, function()
+      local value, _, unknown_for
+      repeat
+        value, _, _, unknown_for = observer:next()
+        followed = unknown_for and "unknown" or value
+      until value == nil
+    end))
+  ]]):format(etcd:endpoint(), prefix, proxy:endpoint(), prefix),
   locations = {
     ["/ping"] = [[ ngx.say "pong" ]],
     ["/observe"] = [[
@@ -27,6 +37,7 @@ with_nginx {
       end
       ngx.say(table.concat(all, " "))
     ]],
+    ["/followed"] = [[ ngx.say(followed, observer:age() < 2 and " now" or " some time ago") ]],
     ["/seen"] = [[ ngx.say(seen) ]],
     ["/campaign"] = [[
       ngx.say(tostring(election:with_leadership("nginx", function(lock)
@@ -59,6 +70,22 @@ describe("an election in nginx", function()
     assert.is_true(lock:resign())
   end)
 
+  it("is followed by a timer, so nginx requests know whether the leader is unknown", function()
+    local lock = assert(connect():election "followed":campaign "1")
+    local function await(text)
+      wait.eventually(function()
+        local body = nginx:get("/followed").body
+        return body == text .. "\n", body
+      end, 10, text)
+    end
+    await "1 now"
+    proxy:swallow()
+    await "unknown some time ago"
+    proxy:forward()
+    await "1 now"
+    assert.is_true(lock:resign())
+  end)
+
   it('moves to a new worker at a reload, and the old observer gets "premature"', function()
     local workers = assert(connect():election "workers")
     local observer = workers:observe()
@@ -75,4 +102,7 @@ describe("an election in nginx", function()
   end)
 end)
 
-teardown(function() nginx:stop() end)
+teardown(function()
+  nginx:stop()
+  proxy:stop()
+end)

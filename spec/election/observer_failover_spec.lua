@@ -33,6 +33,24 @@ describe("an observer in a cluster", function()
     assert.is_true(lock:resign())
   end)
 
+  it("always knows the leader while one member after the other is killed", function()
+    etcd = suite.start { members = 3 }
+    local ttl = wait.ttl(5)
+    local observer, client = observe { ttl = ttl }
+    clients.keep(assert(connect():election "boss":campaign("1", { timeout = 20 })))
+    assert.equal("1", (observer:next(30)))
+    for i = 1, 3 do
+      etcd:kill(i)
+      for _ = 1, 2 do
+        local value, message, code = observer:next(ttl / 2)
+        assert.is_nil(value, "it reports that the leader is unknown")
+        assert.is_true(code == "timeout" or code == "unavailable", message)
+      end
+      etcd:restart(i)
+      wait.eventually(function() return client:ping() end, 20, "a majority")
+    end
+  end)
+
   it("ends with the newest leader and reports no older one if its member restarts", function()
     etcd = suite.start { members = 3 }
     local election = assert(connect():election "boss")

@@ -1,7 +1,7 @@
 -- Tests that observers of elections report the newest leader and its value, and nothing twice.
 -- Needs: one plain member.
 
-client_options(function() return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 } end)
+client_options(function() return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 30 } end)
 
 local granted = clients.granted
 local mine, theirs, observer

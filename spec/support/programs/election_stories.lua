@@ -111,6 +111,37 @@ return {
     run()
   ]] },
 
+  { "an observer reports that the leader is unknown while other coroutines run", [[
+    local watching, seen = connect { ttl = 2 }, {}
+    local observer = watching:election "e":observe()
+    spin(true)
+    go(function()
+      repeat
+        local value, _, _, unknown_for = observer:next()
+        seen[#seen + 1] = unknown_for and "unknown" or value
+        if unknown_for then assert(unknown_for >= 2 and observer:age() >= 2) end
+      until #seen == 3
+      spin(false)
+    end)
+    go(function()
+      local lock = assert(other:election "e":campaign "1")
+      while #seen < 1 do sleep(0.005) end
+      function watching:_run_txn(_, deadline) -- etcd is silent
+        sleep(deadline - core.now())
+        return false, "no answer", "unavailable"
+      end
+      local before = ticks
+      while #seen < 2 do sleep(0.005) end
+      assert(ticks > before, "no other coroutine ran")
+      watching._run_txn = nil
+      while #seen < 3 do sleep(0.005) end
+      assert(lock:resign())
+    end)
+    run()
+    equal("1 unknown 1", table.concat(seen, " "))
+    watching:close()
+  ]] },
+
   { "a for loop over an observer returns the leaders, or raises if Lua cannot yield there", [[
     local seen = {}
     go(function()
