@@ -80,6 +80,41 @@ describe("etcdlock elect", function()
     end
   end)
 
+  -- Regression 262. With --listen the last leader stayed on the screen while etcd was away.
+  it("prints with --listen that the leader is unknown, and the leader after the outage", function()
+    local proxy = Swallow.start(etcd:endpoint())
+    local words = { "elect", "--listen", NAME, "--ttl=2", "--endpoints=" .. proxy:endpoint() }
+    local listener = command.start(words)
+    words[#words + 1] = "--json"
+    local for_programs = command.start(words)
+    finally(function()
+      listener:destroy()
+      for_programs:destroy()
+      proxy:stop()
+    end)
+    local leadership = assert(connect():election "a":campaign("one", { timeout = 20 }))
+    for _ = 1, 2 do
+      listener:expect "^one$"
+      local fields = json.decode(for_programs:expect ".*one.*")
+      assert.same({ "one", leadership:key(), leadership:token() },
+        { fields.value, fields.key, fields.token })
+      assert.is_nil(fields.unknown_for)
+      proxy:swallow()
+      listener:expect "^leader unknown$"
+      listener:expect "^$"
+      fields = json.decode(for_programs:expect ".*one.*")
+      assert.equal("one", fields.value)
+      assert.is_true(fields.unknown_for >= 2)
+      proxy:forward()
+    end
+    listener:expect "^one$"
+    assert(leadership:resign())
+    listener:expect "^nobody leads$"
+    for_programs:expect ".*null.*"
+    proxy:swallow()
+    for_programs:expect '^{"key":null,"token":null,"value":null,"unknown_for":%d+}$'
+  end)
+
   it("exits from --listen after the reader of its output has ended", function()
     local words, env = command.words()
     local leadership = assert(connect():election "a":campaign("one", { timeout = 20 }))

@@ -7,20 +7,33 @@ local escape = require("etcdlock.text").escape
 
 local M = {}
 
--- Texts that are printed if there is no leader. Without --json these are two lines, because a
--- leader has two lines, too: its key and its value. A script can tell "nobody leads" from a key,
--- because each key contains a slash.
-local NO_LEADER, NO_LEADER_JSON = "nobody leads\n\n", '{"key":null,"token":null,"value":null}\n'
+-- Texts that are printed without --json in place of a leader. Each has two lines, because a leader
+-- has two lines, too: its key and its value. A script can tell them from a key, because each key
+-- contains a slash.
+local NO_LEADER, UNKNOWN = "nobody leads\n\n", "leader unknown\n\n"
+local NO_LEADER_JSON = '{"key":null,"token":null,"value":null%s}'
 
--- Prints a leader: with --json as one line of JSON, otherwise as two lines, the key and the value,
--- as `etcdctl elect -l` does. If `value` is false, there is no leader. Returns nil if the output
--- cannot be written.
-local function print_leader(args, is_screen, value, key, token)
-  if not value then
-    return report.print(args.json and NO_LEADER_JSON or NO_LEADER)
-  elseif args.json then
-    local text = json.encode { value = value, key = key, token = token }
-    return report.print(report.clean_json(text), "\n")
+-- Prints a leader as one line of JSON. `value` is false if there is no leader.
+local function print_json(value, key, token, unknown_for)
+  local seconds = unknown_for and math.floor(unknown_for)
+  local text
+  if value then
+    text = json.encode { value = value, key = key, token = token, unknown_for = seconds }
+  else
+    text = NO_LEADER_JSON:format(seconds and (',"unknown_for":%d'):format(seconds) or "")
+  end
+  return report.print(report.clean_json(text), "\n")
+end
+
+-- Prints what observer:next has returned: with --json as one line of JSON, otherwise as two lines,
+-- the key and the value, as `etcdctl elect -l` does. Returns nil if the output cannot be written.
+local function print_leader(args, is_screen, value, key, token, unknown_for)
+  if args.json then
+    return print_json(value, key, token, unknown_for)
+  elseif unknown_for then
+    return report.print(UNKNOWN)
+  elseif not value then
+    return report.print(NO_LEADER)
   elseif is_screen then
     return report.print(escape(key), "\n", escape(value), "\n")
   end
@@ -36,16 +49,16 @@ local function listen(args)
   end
   local is_screen = require "luv".guess_handle(1) == "tty"
   local election, message, code = client:election(args.name)
-  local observer, value, key, token
+  local observer, value, key, token, unknown_for
   if election then
     observer = election:observe()
   end
   while observer do
-    value, key, token = observer:next()
+    value, key, token, unknown_for = observer:next()
     if value == nil then
       message, code = key, token
       break
-    elseif not print_leader(args, is_screen, value, key, token) then
+    elseif not print_leader(args, is_screen, value, key, token, unknown_for) then
       break
     end
   end

@@ -218,7 +218,8 @@ local function add_elect(parser)
     :description("Waits to become the leader of the election NAME, publishes VALUE, runs CMD while"
       .. " it leads, and exits with CMD's status.\n"
       .. "With --listen it prints the key and the value of the leader, one line each, now and"
-      .. " after each change; if there is no leader any more, 'nobody leads' and an empty line."
+      .. " after each change; if there is no leader any more, 'nobody leads' and an empty line;"
+      .. " if etcd has not answered for the TTL, 'leader unknown' and an empty line."
       .. " A leader or a value that is soon replaced may be skipped.\n\n"
       .. "Example:\n   etcdlock elect scheduler 10.0.0.1:80 sleep 60")
     :epilog(DURATIONS .. "\n" .. NO_TIMEOUT .. EPILOG)
