@@ -96,9 +96,8 @@ enum {
 };
 
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
- * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server), and "message larger
- * than max" and "Buffers full" (gRPC core; spec/errors/large_answers_spec.lua fails if gRPC changes
- * them). */
+ * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server) and "message
+ * larger than max" (gRPC core; spec/errors/large_answers_spec.lua fails if gRPC changes it). */
 static const struct {
   int status;
   const char *text; /* the details must contain it; NULL: any details */
@@ -144,8 +143,6 @@ static const struct {
      DEFINITE, "etcd's default limit is 1.5 MiB (--max-request-bytes)"},
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, TOO_LARGE,
      "read less at once, and keep no other data below the name of a lock"},
-    /* gRPC ends any call of the client, not the one with the largest answer. */
-    {GRPC_RESOURCE_EXHAUSTED, "Buffers full", EL_UNAVAILABLE, RETRIABLE, NULL},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, 0, NULL},
     {GRPC_OUT_OF_RANGE, "revision has been compacted", EL_INVALID,
      DEFINITE | COMPACTED, NULL},
@@ -188,7 +185,6 @@ static const struct {
     {"RST_STREAM", "the server has ended the call", false},
     {"Transport closed", "the server has closed the connection", false},
     {"Received message larger than max", "the answer is too large", false},
-    {"Buffers full", "the answers of the server take too much memory", false},
     {"header with status",
      "a proxy or web server has answered in place of etcd, HTTP status", true},
     {"Too many open files",
