@@ -386,14 +386,18 @@ end
 
 -- ---- events that calls of the library report ----
 
---- Reports that this process has `count` live clients.
-function Events:report_many_clients(count)
-  local event = { event = "many_clients", count = count }
+-- Passes `event` to the log function; without one, to the place for advice.
+local function log_or_advise(self, event)
   if self._log then
     call_log(self, event)
   else
     runtime.advise(tostring(new_event(event)))
   end
+end
+
+--- Reports that this process has `count` live clients.
+function Events:report_many_clients(count)
+  log_or_advise(self, { event = "many_clients", count = count })
 end
 
 -- Largest number of semaphores that are remembered, so that each is reported once.
@@ -410,15 +414,10 @@ function Events:report_other_permits(lock, other)
     self._differing, self._n_differing = {}, 0
   end
   self._differing[name], self._n_differing = true, self._n_differing + 1
-  local event = {
+  log_or_advise(self, {
     event = "permits_differ", name = name, mode = lock._mode, permits = lock._permits,
     other = other,
-  }
-  if self._log then
-    call_log(self, event)
-  else
-    runtime.advise(tostring(new_event(event)))
-  end
+  })
 end
 
 --- Reports that the core waits for `lock` from now on.

@@ -40,8 +40,7 @@ local READ_TIMEOUT_MIN = 0.15
 
 -- Returns `text` with the name of the election in front.
 local function make_message(self, text)
-  return string.format("observer of election %s: %s", quote(self._election._full_name),
-    text)
+  return string.format("observer of election %s: %s", quote(self._election._full_name), text)
 end
 
 -- Returns the time (core.now) from which it is unknown who leads, unless a read confirms the leader
@@ -245,8 +244,6 @@ function Observer:_knows_leader()
   end
   return self._leader ~= false and not self._failure
 end
-
--- Calls `next`, for the loop `for value, key, token in observer do`. The loop ends when the
 
 --- Returns the age of what the observer knows: the time since etcd has last confirmed the leader,
 -- or that nobody leads. The age grows while etcd does not answer, and while no call of `next`

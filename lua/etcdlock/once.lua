@@ -175,14 +175,11 @@ function Run:take(opts, call)
   return lock, message, code
 end
 
--- Returns nil, message, code for a request for the record that failed with `message` and `code`.
--- The message names the lock and the key.
-local function fail(message, code)
-  if code == "denied" then
-    message = message .. "; grant the user the right to read and write this key, the record of the"
-      .. " last run"
-  end
-  return nil, message, code
+-- Returns the message for a request for the record that failed with `message`, which names the lock
+-- and the key, and `code`.
+local function explain(message, code)
+  return message .. (code == "denied" and "; grant the user the right to read and write this key,"
+    .. " the record of the last run" or "")
 end
 
 -- Tells whether the run is due, under its lock. It is due unless the record shows a successful run
@@ -193,7 +190,7 @@ function Run:check(lock)
   local name, length = quote(self._full_name), self._length
   local text, message, code = lock:get(self._key)
   if text == nil then
-    return fail(message, code)
+    return nil, explain(message, code), code
   end
   local last = text and decode(self._name, text)
   if text and not last then
@@ -246,8 +243,7 @@ function Run:record(lock)
   if is_written or is_unknown and self._client:get(self._key) == text then
     return true
   end
-  message = select(2, fail(message, code))
-  return nil, message .. "; " .. (is_unknown
+  return nil, explain(message, code) .. "; " .. (is_unknown
     and "it is not known whether the run is recorded; if not, the next start repeats it"
     or "the run is not recorded, and the next start repeats it"), code
 end

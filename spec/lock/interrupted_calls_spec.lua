@@ -17,24 +17,30 @@ end
 before_each(begin)
 after_each(finish)
 
--- Calls |fn| and raises "enough" at event |n|: of the count hook, and of |mask|. Returns false if
--- there are fewer events. Some events belong to this function; the second result is true if the
--- error came before |fn| had returned.
-local function interrupt(n, mask, fn)
-  local events, is_within = 0, false
-  local function hook()
+-- Returns a hook that raises "enough" at its event |n|, and a function that counts its events.
+local function make_hook(n)
+  local events = 0
+  return function()
     events = events + 1
     if events == n then
       debug.sethook()
       error("enough", 0)
     end
-  end
+  end, function() return events end
+end
+
+-- Calls |fn| and raises "enough" at event |n|: of the count hook, and of |mask|. Returns false if
+-- there are fewer events. Some events belong to this function; the second result is true if the
+-- error came before |fn| had returned.
+local function interrupt(n, mask, fn)
+  local hook, count = make_hook(n)
+  local is_within = false
   pcall(function()
     debug.sethook(hook, mask, 1)
     is_within = not pcall(fn)
     debug.sethook()
   end)
-  return events == n, is_within
+  return count() == n, is_within
 end
 
 -- Interrupts |fn| at each of its events, and calls check(n) after each interrupted call. Returns
@@ -125,14 +131,7 @@ it("an error at any instruction of one of two with_lock calls keeps that of the 
   local n = 0
   repeat
     n = n + 1
-    local events = 0
-    local function hook()
-      events = events + 1
-      if events == n then
-        debug.sethook()
-        error("enough", 0)
-      end
-    end
+    local hook, count = make_hook(n)
     local first = coroutine.create(function()
       client:with_lock("a", options, function(lock)
         coroutine.yield(lock)
@@ -149,7 +148,7 @@ it("an error at any instruction of one of two with_lock calls keeps that of the 
     assert.equal(1, lock:count(), "event " .. n)
     assert(coroutine.resume(second))
     assert.equal(0, lock:count())
-  until events < n
+  until count() < n
 end)
 
 -- The locks linger, so that the client sends no request. Without the garbage collector, because the

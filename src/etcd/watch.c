@@ -19,8 +19,8 @@
 
 enum {
   NO_ID = -1, /* the ID in etcd's answer when it refuses to create a watch */
-  /* The most streams of a client. Proxies allow about 100 on a connection, and other calls need some
-   * of them. If the last stream has too many watches, their owners only read now and then. */
+  /* The most streams of a client. Proxies allow about 100 on a connection, and other calls need
+   * some of them. If the last stream has too many watches, their owners only read now and then. */
   STREAMS_MAX = 8
 };
 
@@ -237,9 +237,9 @@ static void on_message(void *arg, const uint8_t *bytes, size_t len) {
 static void open_stream(el_watches *watches);
 static void start(el_watches *watches, el_watch *watch);
 
-/* Tells whether the stream, which has ended with |err|, may have had too many watches: what was sent
- * when it was opened again was too much for a proxy. (A stream that is older may end because of all
- * that was sent in its life. It can be opened again.) */
+/* Tells whether the stream, which has ended with |err|, may have had too many watches: what was
+ * sent when it was opened again was too much for a proxy. (A stream that is older may end because
+ * of all that was sent in its life. It can be opened again.) */
 static bool has_too_many(const el_watches *watches, const el_error *err) {
   return err->is_over_limit && watches->unanswered_id <= watches->reopened_id &&
          HASH_COUNT(watches->by_id) > 1;

@@ -149,8 +149,8 @@ static el_event end_event(const el_lock *lk, el_event_kind kind) {
                     .lasted_us = el_lock_held_us(lk)};
 }
 
-/* Marks a hold as lost, and records the event. Counts it as a loss, unless the program has closed the
- * client. Returns false if the lock is not held. */
+/* Marks a hold as lost, and records the event. Counts it as a loss, unless the program has closed
+ * the client. Returns false if the lock is not held. */
 static bool lose(el_lock *lk, el_loss loss) {
   el_error cause = {.code = EL_OK};
   el_event event;

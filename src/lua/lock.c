@@ -37,8 +37,8 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
  * client:next_event may have an event; or nil, message, code.
  * - |mode| is a name in el_mode_names, or "leader"; nil: a plain lock.
  * - |seconds| is the timeout; nil: none.
- * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. Its field
- *   `_core` is set to the handle, here and not in Lua, so that no error of a debug hook comes
+ * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. Its
+ *   field `_core` is set to the handle, here and not in Lua, so that no error of a debug hook comes
  *   between the request and this assignment. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);

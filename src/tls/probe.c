@@ -131,9 +131,9 @@ static int try_host(el_probe_connection *conn, probe *p) {
   return failure;
 }
 
-/* Connects to the Unix socket, or to the first address of p->host that accepts a connection. Returns
- * false if none accepts before p->deadline_ms, or before p->stop_fd is readable; then p->refusal may
- * tell why. */
+/* Connects to the Unix socket, or to the first address of p->host that accepts a connection.
+ * Returns false if none accepts before p->deadline_ms, or before p->stop_fd is readable; then
+ * p->refusal may tell why. */
 static bool open_connection(el_probe_connection *conn, probe *p) {
   int failure;
   memset(conn, 0, sizeof *conn);
@@ -477,8 +477,8 @@ static bool set_not_etcd(const probe *p, el_error *err) {
   return true;
 }
 
-/* gRPC requires ALPN, so no option could make the connection work. Returns true, so that its callers
- * can return the result. */
+/* gRPC requires ALPN, so no option could make the connection work. Returns true, so that its
+ * callers can return the result. */
 static bool set_no_alpn(const probe *p, el_error *err) {
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT
@@ -577,8 +577,8 @@ static el_probe_protocol try_plain(probe *p) {
   return el_probe_detect_protocol(&conn);
 }
 
-/* Fills |err| with |problem| and the endpoint that is right: one with TLS if |is_tls|. Returns true,
- * so that its callers can return the result. */
+/* Fills |err| with |problem| and the endpoint that is right: one with TLS if |is_tls|. Returns
+ * true, so that its callers can return the result. */
 static bool set_other_scheme(const probe *p, const char *problem, bool is_tls,
                              el_error *err) {
   static const char *const schemes[2][2] = {{"http://", "https://"},
