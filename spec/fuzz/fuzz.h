@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/times.h"
 #include "net/call.h"
 #include "net/channel.h"
 #include "net/stream.h"
@@ -203,6 +204,11 @@ void el_channel_leave(el_channel *ch, size_t member, const el_error *cause) {
 }
 
 const char *el_channel_token(const el_channel *ch) { return ch->token; }
+
+bool el_channel_client_name(const el_channel *ch, char *to, int size) {
+  (void)ch, (void)to, (void)size;
+  return false;
+}
 
 size_t el_channel_count(const el_channel *ch) {
   (void)ch;
