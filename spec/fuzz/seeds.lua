@@ -75,18 +75,6 @@ write("txn", "nested", "\1" .. member("lock", "enqueue") .. member("lock", "dele
 write("txn", "joined", "\1" .. member("lock", "read", 8) .. member("lock", "contention")
   .. part(answer(true, range(own), range(), range(own), range())))
 
--- The input of the target entry: one byte each for the mode and the lock delay, then events. An
--- event has one byte for the time that passes before it, one for a revision, one for its kind, and
--- those of its fields. If the event makes the entry send a request, the answer follows as a part,
--- with one byte each for the proof of the lease and for the time until the answer. If that makes
--- the entry report a proof, one byte for the time until the grant follows.
-local START, STOP, DELETED = "\1\0\0", "\1\0\2", "\1\13\14\2\1"
-write("entry", "lock", "\0\0" .. START .. part(answer(true, put, range(own))) .. "\1\1" .. "\1"
-  .. STOP .. part(answer(true, range(own), deleted)) .. "\1\1")
-write("entry", "wait", "\0\0" .. START
-  .. part(answer(true, put, range(own, kv("a/77", 3, 0x77)))) .. "\1\1" .. DELETED
-  .. part(answer(true, range(own), range())) .. "\1\1" .. "\1" .. STOP)
-
 -- ---- leases, watches, members, tokens ----
 
 local function lease(id, ttl) return header .. number(2, id) .. number(3, ttl) end

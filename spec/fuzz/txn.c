@@ -14,7 +14,7 @@ static const int64_t LEASE = 0x1234, REV = 7;
 
 typedef struct member {
   unsigned request; /* an el_request_kind, or one of the above */
-  el_entry_action action;
+  el_entry_request what;
   el_keys keys;
   int64_t rev;    /* as for el_lock_txn_build */
   el_bytes value; /* as for el_lock_txn_build */
@@ -39,12 +39,12 @@ static void build(member *it, fuzz_input *in) {
   el_keys_init(&it->keys, (el_bytes){names, is_multi ? sizeof names - 1 : 1},
                &queue_key);
   it->request = EL_REQUEST_TRY + fuzz_number(in, REQUESTS - EL_REQUEST_TRY);
-  it->action = (el_entry_action){.request = (el_request_kind)it->request,
-                                 .is_serializable = flags & 1,
-                                 .reads_holder = flags & 16,
-                                 .guard_rev = REV};
+  it->what = (el_entry_request){.kind = (el_request_kind)it->request,
+                                .is_serializable = flags & 1,
+                                .reads_holder = flags & 16,
+                                .guard_rev = REV};
   if (flags & 2) {
-    it->action.walk =
+    it->what.walk =
         (el_walk){.below = REV, .limit = 1, .n_ahead = 1, .rev = REV};
   }
   if (it->request == QUERY_CONTENTION) {
@@ -59,7 +59,7 @@ static void build(member *it, fuzz_input *in) {
   } else {
     it->rev = flags & 8 ? REV : 0;
     it->value = (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1};
-    el_lock_txn_build(&built, &it->keys, &it->action, it->rev, it->value);
+    el_lock_txn_build(&built, &it->keys, &it->what, it->rev, it->value);
   }
   el_kv_pack(&it->packed, &built.txn);
 }
@@ -80,9 +80,9 @@ static void read_answer(const member *it, el_txn_answer *answer) {
   } else if (it->request == SEND_GUARDED) {
     el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
   } else {
-    el_lock_txn_read(&it->keys, &it->action, it->rev, it->value, answer, &seen);
-    el_lock_txn_holder_value(&it->keys, &it->action, answer);
-    el_lock_txn_other_permits(&it->keys, &it->action, answer, &permits, &label);
+    el_lock_txn_read(&it->keys, &it->what, it->rev, it->value, answer, &seen);
+    el_lock_txn_holder_value(&it->keys, &it->what, answer);
+    el_lock_txn_other_permits(&it->keys, &it->what, answer, &permits, &label);
   }
   el_txn_answer_free(answer);
 }

@@ -164,10 +164,10 @@ return {
   {
     name = "the loss of a lease during a release counts as the success of the release",
     regression = 13,
-    file = "src/protocol/entry.c",
-    from = "entry->has_lease_ended_early = end == EL_SESSION_END_EARLY;",
-    to = [[entry->state = EL_ENTRY_ENDED;
-    push(out, EL_ENTRY_REPORT_RELEASED)->is_found = true;]],
+    file = "src/lock/entry.c",
+    from = "entry->has_lease_ended_early = how == EL_SESSION_END_EARLY;",
+    to = [[set_state(entry, EL_ENTRY_ENDED);
+    report(entry)->released(entry, EL_ENTRY_DELETED);]],
     spec = "spec/cluster/wipe_spec.lua",
   },
   {
@@ -191,16 +191,16 @@ return {
   {
     name = "a try that has seen two sets of keys that do not block it fails, instead of queueing",
     regression = 16,
-    file = "src/protocol/entry.c",
+    file = "src/lock/entry.c",
     from = [[  } else {
-    entry->state = EL_ENTRY_ENQUEUING;
-    send(entry, out, EL_REQUEST_ENQUEUE);
+    set_state(entry, EL_ENTRY_ENQUEUING);
+    send_enqueue(entry);
   }
 }
 
 /* Tells whether |read|]],
     to = [[  } else {
-    fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
+    fail_wait(entry, EL_ENTRY_LOCKED);
   }
 }
 
@@ -681,10 +681,10 @@ return {
   {
     name = "a waiter takes over an entry whose cancelled try is in flight, and gets its result",
     regression = 67,
-    file = "src/protocol/entry.c",
+    file = "src/lock/entry.c",
     from = "(entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_AUDITING);",
     to = [[(entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_AUDITING ||
-          entry->in_flight == EL_REQUEST_TRY);]],
+          (entry->sent != NULL && entry->sent->what.kind == EL_REQUEST_TRY));]],
     simulator = true,
   },
   {
@@ -1415,7 +1415,7 @@ end]],
   {
     name = "a second try that reads in parts takes the number of keys for a sign of omitted keys",
     regression = 146,
-    file = "src/protocol/entry.c",
+    file = "src/lock/entry.c",
     from = "} else if (answer->is_truncated && entry->bound_rev == 1) {",
     to = "} else if (answer->is_truncated) {",
     spec = "spec/lock/user_data_spec.lua",
@@ -1450,11 +1450,13 @@ end]],
   {
     name = "a waiter whose read shows no older key reads again if a key was changed meanwhile",
     regression = 150,
-    file = "src/protocol/entry.c",
-    from = [[} else if (answer->predecessor.rev != 0 ? entry->must_reread
-                                          : !is_recent_enough(answer)) {]],
-    to = [[} else if (entry->must_reread || (answer->predecessor.rev == 0 &&
-                                      !is_recent_enough(answer))) {]],
+    file = "src/lock/entry.c",
+    from = [[} else if (answer->predecessor.rev != 0
+                 ? entry->must_reread
+                 : !is_recent_enough(entry, answer, now_ms)) {]],
+    to = [[} else if (entry->must_reread ||
+             (answer->predecessor.rev == 0 &&
+              !is_recent_enough(entry, answer, now_ms))) {]],
     spec = "spec/semaphore/permits_spec.lua",
   },
   {
@@ -1527,9 +1529,9 @@ end]],
   {
     name = "a waiter learns the holder only after the re-read interval",
     regression = 177,
-    file = "src/protocol/entry.c",
-    from = "  entry->wake_at = now_ms + EL_FIRST_READ_MS;",
-    to = "  entry->wake_at = now_ms + entry->reread_ms;",
+    file = "src/lock/entry.c",
+    from = "  set_timer(entry, now_ms + EL_FIRST_READ_MS);",
+    to = "  set_timer(entry, now_ms + reread_ms(entry));",
     spec = "spec/errors/misleading_messages_spec.lua",
   },
   {
@@ -1664,9 +1666,9 @@ end]],
   {
     name = "a waiter that reads its queue early asks for the holder only after 10 s",
     regression = 206,
-    file = "src/protocol/entry.c",
-    from = "now_ms + (entry->has_asked_holder ? entry->reread_ms",
-    to = "now_ms + (true ? entry->reread_ms",
+    file = "src/lock/entry.c",
+    from = "now_ms + (entry->has_asked_holder ? reread_ms(entry)",
+    to = "now_ms + (true ? reread_ms(entry)",
     spec = "spec/errors/misleading_messages_spec.lua",
   },
   {
@@ -1710,7 +1712,7 @@ end]],
   {
     name = "after a spent handoff budget the next key is put only when the delete is answered",
     regression = 219,
-    file = "src/protocol/local_queue.c",
+    file = "src/lock/local_queue.c",
     from = "return count_taken(queue) < most && n_busy <= most;",
     to = "return count_taken(queue) < most && n_busy < most;",
     spec = "spec/lock/handoff_spec.lua",
@@ -1888,9 +1890,9 @@ end]],
   {
     name = "a client that is closed during a lock delay forgets a put of unknown outcome",
     regression = 245,
-    file = "src/protocol/entry.c",
-    from = "if (entry->rev != 0 || may_exist) {",
-    to = "if (entry->rev != 0 || (may_exist && false)) {",
+    file = "src/lock/entry.c",
+    from = "(entry->has_session_ended && entry->has_request_in_doubt)) {",
+    to = "false) {",
     spec = "spec/lock/lock_delay_spec.lua",
   },
   {

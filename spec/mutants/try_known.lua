@@ -1,6 +1,6 @@
 -- Tries the known mutants (known.lua): each must apply, and be noticed by what it names.
 --
---   make known-mutants ONLY="src/protocol/entry.c 131" MOST=4 SEED=1
+--   make known-mutants ONLY="src/lock/entry.c 131" MOST=4 SEED=1
 --
 -- |ONLY| selects the mutants of these files, specs and regressions; with a file of the simulator,
 -- also all that it must notice; empty: all. Of these, at most |MOST| are tried, which |SEED|

@@ -9,7 +9,7 @@
 #include "base/container_of.h"
 #include "base/process.h"
 #include "lock/alarms.h"
-#include "lock/entry_driver.h"
+#include "lock/entry.h"
 #include "lock/guarded.h"
 #include "lock/local_queue_driver.h"
 #include "lock/request_queue.h"
@@ -224,7 +224,7 @@ static void run_open(el_command *command) {
       .watch_cache = el_watch_cache_new(shared->watches, timers),
       .ttl_ms = options->plain.ttl_ms,
       .lock_delay_ms = options->plain.lock_delay_ms,
-      .key_checked = el_entry_driver_key_checked,
+      .key_checked = el_entry_key_checked,
       .found_key = on_key_found};
   el_session_driver_init(&cl->session);
   shared->queues = el_local_queues_new(&cl->session, &options->plain.handoff);

@@ -15,7 +15,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "protocol/entry.h"
+#include "protocol/key.h"
+#include "protocol/loss.h"
 
 /* el_event_kind is the kind of an event. */
 typedef enum el_event_kind {

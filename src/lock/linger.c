@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
-#include "protocol/local_queue.h"
+#include "lock/local_queue.h"
 #include "protocol/lock_txn.h"
 
 typedef struct contention_query {
@@ -21,8 +21,8 @@ typedef struct contention_query {
 } contention_query;
 
 struct el_linger {
-  el_entry_driver *driver;
-  void (*notify)(el_entry_driver *driver, int kind);
+  el_entry *entry;
+  void (*notify)(el_entry *entry, int kind);
   el_watch watch;
   contention_query *query; /* NULL: none is in flight */
   el_timer end;
@@ -31,15 +31,15 @@ struct el_linger {
 
 static void end_query(const contention_query *query,
                       const el_txn_answer *answer) {
-  el_entry_driver *driver = query->linger->driver;
+  el_entry *entry = query->linger->entry;
   bool detached;
   el_contention behind =
       el_lock_txn_read_contention(&query->keys, query->rev, answer, &detached);
   if (behind == EL_CONTENTION_KEY_LOST) {
-    el_entry_driver_key_gone(driver, query->rev, detached);
+    el_entry_lose_key(entry, query->rev, detached);
   } else if (behind == EL_CONTENTION_WAITERS ||
              (behind == EL_CONTENTION_UNKNOWN && !query->is_repeated)) {
-    query->linger->notify(driver, EL_LOCAL_ON_CONTENDER);
+    query->linger->notify(entry, EL_LOCAL_ON_CONTENDER);
   }
 }
 
@@ -58,38 +58,38 @@ static void cancel_query(el_linger *linger) {
 }
 
 static void query_contention(el_linger *linger, bool is_repeated) {
-  const el_entry_driver *driver = linger->driver;
+  const el_entry *entry = linger->entry;
   contention_query *query = el_alloc(sizeof *query);
   EL_UNINITIALIZED el_lock_txn built;
   query->request.done = on_query_answer;
   query->request.counted_as = offsetof(el_stats, looks);
   query->linger = linger;
   query->is_repeated = is_repeated;
-  query->rev = driver->entry.rev;
-  el_keys_copy(&query->keys, &driver->keys);
+  query->rev = entry->rev;
+  el_keys_copy(&query->keys, &entry->keys);
   el_lock_txn_build_contention(&built, &query->keys);
   linger->query = query;
-  el_request_queue_send(driver->session->shared->requests, &query->request,
+  el_request_queue_send(entry->session->shared->requests, &query->request,
                         &built.txn);
 }
 
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_linger *linger = EL_CONTAINER_OF(watch, el_linger, watch);
-  const el_entry_driver *driver = linger->driver;
+  const el_entry *entry = linger->entry;
   switch (event->kind) {
     case EL_WATCH_CREATED:
-      EL_COUNT(&driver->session->shared->counters, watches, 1);
+      EL_COUNT(&entry->session->shared->counters, watches, 1);
       cancel_query(linger);
       query_contention(linger, false);
       return;
     case EL_WATCH_PUT:
-      if (!el_bytes_are_equal(event->key, el_keys_own(&driver->keys)) &&
-          el_conflict_is_waiter(&driver->keys, event->key, event->lease)) {
-        linger->notify(linger->driver, EL_LOCAL_ON_CONTENDER);
+      if (!el_bytes_are_equal(event->key, el_keys_own(&entry->keys)) &&
+          el_conflict_is_waiter(&entry->keys, event->key, event->lease)) {
+        linger->notify(linger->entry, EL_LOCAL_ON_CONTENDER);
       }
       return;
     case EL_WATCH_REFUSED:
-      linger->notify(linger->driver, EL_LOCAL_ON_CONTENDER);
+      linger->notify(linger->entry, EL_LOCAL_ON_CONTENDER);
       return;
     case EL_WATCH_DELETED:
       return;
@@ -99,7 +99,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
 /* A re-take of a lingering key sends no request, and a watch may be silent: a proxy may hold its
  * events back. So another client that waits is looked for every third of the TTL, too. */
 static void look_later(el_linger *linger) {
-  const el_client_session *session = linger->driver->session;
+  const el_client_session *session = linger->entry->session;
   int64_t ttl_ms = el_session_driver_session(session->driver)->ttl_ms;
   el_timers_set(session->shared->timers, &linger->look,
                 el_now_ms() + ttl_ms / 3);
@@ -113,19 +113,19 @@ static void on_look(el_timer *timer) {
 
 static void on_end(el_timer *timer) {
   el_linger *linger = EL_CONTAINER_OF(timer, el_linger, end);
-  linger->notify(linger->driver, EL_LOCAL_ON_TIMER);
+  linger->notify(linger->entry, EL_LOCAL_ON_TIMER);
 }
 
-el_linger *el_linger_start(el_entry_driver *driver,
-                           void (*notify)(el_entry_driver *driver, int kind)) {
+el_linger *el_linger_start(el_entry *entry,
+                           void (*notify)(el_entry *entry, int kind)) {
   el_linger *linger = el_alloc(sizeof *linger);
-  linger->driver = driver;
+  linger->entry = entry;
   linger->notify = notify;
   linger->end.on_due = on_end;
   linger->look.on_due = on_look;
   linger->watch.on_event = on_watch_event;
-  el_watch_start_prefix(driver->session->shared->watches, &linger->watch,
-                        el_keys_queue_prefix(&driver->keys));
+  el_watch_start_prefix(entry->session->shared->watches, &linger->watch,
+                        el_keys_queue_prefix(&entry->keys));
   look_later(linger);
   return linger;
 }
@@ -133,7 +133,7 @@ el_linger *el_linger_start(el_entry_driver *driver,
 void el_linger_stop(el_linger *linger) {
   const el_client_session *session;
   if (linger == NULL) return;
-  session = linger->driver->session;
+  session = linger->entry->session;
   el_watch_stop(session->shared->watches, &linger->watch);
   cancel_query(linger);
   el_timers_stop(session->shared->timers, &linger->end);
@@ -142,7 +142,7 @@ void el_linger_stop(el_linger *linger) {
 }
 
 void el_linger_set_end(el_linger *linger, int64_t at_ms) {
-  el_timers *timers = linger->driver->session->shared->timers;
+  el_timers *timers = linger->entry->session->shared->timers;
   if (at_ms != 0) {
     el_timers_set(timers, &linger->end, at_ms);
   } else {

@@ -19,7 +19,7 @@ typedef struct client_entry client_entry;
 
 /* One entry of this client. */
 struct client_entry {
-  el_entry_driver driver;
+  el_entry entry;
   el_local_entry local;
   queue_driver *queue;
   el_linger *linger; /* NULL: the key must not linger */
@@ -295,12 +295,12 @@ static void retry_deferred(el_local_queues *queues) {
   }
 }
 
-static void stepped(el_entry_driver *driver) {
-  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+static void stepped(el_entry *entry) {
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
   retry_deferred(at->queue->queues);
   if (!is_orphan(at)) {
     mark_changed(at->queue);
-  } else if (el_entry_is_finished(&driver->entry)) {
+  } else if (el_entry_is_finished(entry)) {
     free_entry(at);
   }
 }
@@ -310,7 +310,7 @@ static void stepped(el_entry_driver *driver) {
 static void note_waited(client_entry *at) {
   el_acquisition *waiter;
   TAILQ_FOREACH(waiter, &at->local.acquisitions, link) {
-    waiter->has_waited = waiter->has_waited || at->driver.has_waited;
+    waiter->has_waited = waiter->has_waited || at->entry.has_waited;
   }
 }
 
@@ -319,14 +319,35 @@ static void forget_holder(queue_driver *queue) {
   queue->holder = NULL;
 }
 
-static void reported(el_entry_driver *driver, const el_entry_action *action) {
-  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+static void granted(el_entry *entry) {
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
+  note_waited(at);
+  forget_holder(at->queue);
+  step_entry(at, EL_LOCAL_ON_GRANTED);
+}
+
+static void failed(el_entry *entry, el_entry_failure why) {
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
   el_local_event event = {
-      .kind = EL_LOCAL_ON_ENTRY_REPORT, .entry = &at->local, .report = action};
-  if (action->kind == EL_ENTRY_REPORT_GRANTED) {
-    note_waited(at);
-    forget_holder(at->queue);
-  }
+      .kind = EL_LOCAL_ON_FAILED, .entry = &at->local, .failure = why};
+  step(at->queue, &event);
+}
+
+static void must_restart(el_entry *entry) {
+  step_entry(EL_CONTAINER_OF(entry, client_entry, entry), EL_LOCAL_ON_RESTART);
+}
+
+static void lost(el_entry *entry, el_loss loss) {
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
+  el_local_event event = {
+      .kind = EL_LOCAL_ON_LOST, .entry = &at->local, .loss = loss};
+  step(at->queue, &event);
+}
+
+static void released(el_entry *entry, el_entry_ending how) {
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
+  el_local_event event = {
+      .kind = EL_LOCAL_ON_RELEASED, .entry = &at->local, .ending = how};
   step(at->queue, &event);
 }
 
@@ -347,8 +368,8 @@ static el_holder *new_holder(uint16_t permits, el_bytes label) {
 
 /* Passes |label| to the waiters of the entry and to the waiters of its queue that have no entry
  * yet. */
-static void saw_holder(el_entry_driver *driver, el_bytes label) {
-  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+static void saw_holder(el_entry *entry, el_bytes label) {
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
   const struct el_acquisition_list *lists[] = {&at->local.acquisitions,
                                                &at->queue->local.waiting};
   if (is_orphan(at)) return; /* no waiter is to be told */
@@ -364,9 +385,9 @@ static void saw_holder(el_entry_driver *driver, el_bytes label) {
 }
 
 /* The waiters of the entry include one that the answer grants. */
-static void saw_other_permits(el_entry_driver *driver, uint16_t permits,
+static void saw_other_permits(el_entry *entry, uint16_t permits,
                               el_bytes label) {
-  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+  client_entry *at = EL_CONTAINER_OF(entry, client_entry, entry);
   el_acquisition *local;
   el_holder *other;
   if (is_orphan(at)) return; /* no waiter is to be told */
@@ -384,13 +405,13 @@ static client_entry *new_entry(queue_driver *queue, el_bytes name,
       .slot = slot, .mode = queue->local.mode, .permits = queue->local.permits};
   client_entry *at = el_alloc(sizeof *at);
   at->queue = queue;
-  el_entry_driver_init(&at->driver, queue->queues->session, name, &where);
-  el_local_queue_add(&queue->local, &at->local, &at->driver.entry);
+  el_entry_init(&at->entry, queue->queues->session, name, &where);
+  el_local_queue_add(&queue->local, &at->local, &at->entry);
   return at;
 }
 
-static void on_linger(el_entry_driver *driver, int kind) {
-  step_entry(EL_CONTAINER_OF(driver, client_entry, driver), kind);
+static void on_linger(el_entry *entry, int kind) {
+  step_entry(EL_CONTAINER_OF(entry, client_entry, entry), kind);
 }
 
 static void stop_linger(client_entry *at) {
@@ -400,13 +421,13 @@ static void stop_linger(client_entry *at) {
 
 /* free_entry frees |at|. No request of the entry may be in flight, and it must have no waiters. */
 static void free_entry(client_entry *at) {
-  at->queue->has_unknown_outcome = at->queue->has_unknown_outcome ||
-                                   !el_entry_is_definite(&at->driver.entry);
+  at->queue->has_unknown_outcome =
+      at->queue->has_unknown_outcome || !el_entry_is_definite(&at->entry);
   at->local.is_lingering = false; /* it may linger when the client stops */
   el_local_queue_remove(&at->queue->local, &at->local);
-  at->driver.session->users -= is_orphan(at);
+  at->entry.session->users -= is_orphan(at);
   stop_linger(at);
-  el_entry_driver_destroy(&at->driver);
+  el_entry_destroy(&at->entry);
   free(at);
 }
 
@@ -422,7 +443,7 @@ static uint32_t unused_slot(const queue_driver *queue, uint32_t slot) {
   are_taken = el_alloc(n * sizeof *are_taken);
   for (const client_entry *at = first_entry(queue); at != NULL;
        at = next_entry(at)) {
-    if (at->driver.slot - slot < n) are_taken[at->driver.slot - slot] = true;
+    if (at->entry.slot - slot < n) are_taken[at->entry.slot - slot] = true;
   }
   for (size_t i = 0; are_taken[i]; i++)
     slot++;
@@ -430,11 +451,11 @@ static uint32_t unused_slot(const queue_driver *queue, uint32_t slot) {
   return slot;
 }
 
-/* pick_slot is called for the entry of |driver| when user data has the name of its key. The earlier
+/* pick_slot is called for |entry| when user data has the name of its key. The earlier
  * slot of a multi-lock is not given back. */
-static uint32_t pick_slot(el_entry_driver *driver) {
-  queue_driver *queue = EL_CONTAINER_OF(driver, client_entry, driver)->queue;
-  if (!queue->has_slot) return unused_slot(queue, driver->slot);
+static uint32_t pick_slot(el_entry *entry) {
+  queue_driver *queue = EL_CONTAINER_OF(entry, client_entry, entry)->queue;
+  if (!queue->has_slot) return unused_slot(queue, entry->slot);
   queue->local.slot = take_slot(&queue->queues->slots);
   return queue->local.slot;
 }
@@ -450,7 +471,7 @@ static const el_error *find_last_error(const queue_driver *queue,
                                        int64_t since_ms) {
   const el_client_session *session = queue->queues->session;
   const el_error *cause;
-  if (at != NULL && at->driver.last_error != NULL) return at->driver.last_error;
+  if (at != NULL && at->entry.last_error != NULL) return at->entry.last_error;
   cause = el_session_driver_last_error(session->driver, since_ms);
   if (cause == NULL && el_contact_is_lost(&session->shared->contact)) {
     cause = &session->shared->contact.error;
@@ -499,7 +520,7 @@ static int64_t wait_began_ms(const el_waiter *waiter) {
  * time. If the last waiter of |at| has just left, |waiter| waits for the end of |at|. */
 static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   int64_t since_ms = wait_began_ms(waiter);
-  const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
+  const el_entry *entry = at != NULL ? &at->entry : NULL;
   bool is_behind =
       entry != NULL && entry->predecessor.rev != 0 &&
       (entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_RELEASING);
@@ -513,7 +534,7 @@ static unsigned count_known_holders(const queue_driver *queue) {
   unsigned n = 0;
   for (const client_entry *at = first_entry(queue); at != NULL;
        at = next_entry(at)) {
-    el_entry_state state = at->driver.entry.state;
+    el_entry_state state = at->entry.state;
     n += state == EL_ENTRY_LOCK_DELAY ||
          (!TAILQ_EMPTY(&at->local.acquisitions) &&
           (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
@@ -628,9 +649,9 @@ static void on_timer(el_timer *timer) {
  * granted. */
 static void set_value(client_entry *at) {
   el_acquisition *first = TAILQ_FIRST(&at->local.acquisitions);
-  at->driver.value = first != NULL && first->state == EL_ACQUISITION_ENQUEUED
-                         ? waiter_of(first)->value
-                         : (el_bytes){0};
+  at->entry.value = first != NULL && first->state == EL_ACQUISITION_ENQUEUED
+                        ? waiter_of(first)->value
+                        : (el_bytes){0};
 }
 
 static void add_entry(queue_driver *queue) {
@@ -641,19 +662,14 @@ static void add_entry(queue_driver *queue) {
   step_kind(queue, EL_LOCAL_ON_SETTLE);
 }
 
-static void signal_entry(client_entry *at, int signal) {
-  if (at->local.releasing != NULL) at->driver.is_release_awaited = true;
-  el_entry_driver_signal(&at->driver, signal);
-}
-
 /* Tells |waiter| that it holds. All holds share the hold deadline of the session: one renewal
  * extends all of them, and the end of the session ends all of them at once. */
 static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
   queue_driver *queue = waiter->queue;
-  el_grant what = {.token = at->driver.entry.rev,
-                   .held_rev = at->driver.entry.watch_rev,
+  el_grant what = {.token = at->entry.rev,
+                   .held_rev = at->entry.watch_rev,
                    .mod_rev = mod_rev,
-                   .keys = &at->driver.keys,
+                   .keys = &at->entry.keys,
                    .deadline = el_session_driver_hold_deadline(
                        queue->queues->session->driver)};
   EL_COUNT(counters_of(queue), waiting, -1);
@@ -669,22 +685,19 @@ static void explain_failure(const el_waiter *waiter,
   const client_entry *at = entry_of(action->entry);
   const el_error *doubt;
   switch (action->why) {
-    case EL_FAILED_LOCKED_LOCALLY:
-      doubt = find_doubt(waiter->queue);
+    case EL_ENTRY_LOCKED:
+      doubt = action->is_locked_here ? find_doubt(waiter->queue) : NULL;
       if (doubt != NULL) {
         el_lock_message_unreachable(waiter, doubt, err);
       } else {
         el_lock_message_locked(waiter, err);
       }
       return;
-    case EL_FAILED_LOCKED:
-      el_lock_message_locked(waiter, err);
-      return;
-    case EL_FAILED_REFUSED:
+    case EL_ENTRY_REFUSED:
       el_lock_message_refused(waiter, find_last_error(waiter->queue, at, 0),
                               err);
       return;
-    case EL_FAILED_KEY_LOST:
+    case EL_ENTRY_KEY_LOST:
       el_lock_message_key_lost(waiter, err);
       return;
   }
@@ -738,19 +751,14 @@ static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
  * key ends with the lease at the latest. */
 static void end_release(el_waiter *waiter, const el_local_action *action) {
   el_error err = {.code = EL_OK};
-  if (action->release == EL_RELEASE_GONE) {
+  if (action->release == EL_ENTRY_GONE) {
     explain_gone(entry_of(action->entry)->queue->queues, waiter, &err);
-  } else if (action->release == EL_RELEASE_REFUSED) {
-    el_lock_message_refused(waiter, entry_of(action->entry)->driver.last_error,
+  } else if (action->release == EL_ENTRY_NOT_DELETED) {
+    el_lock_message_refused(waiter, entry_of(action->entry)->entry.last_error,
                             &err);
   }
   waiter->events->released(waiter, &err);
   waiter->events->done(waiter);
-}
-
-static void start(client_entry *at, const el_local_action *action) {
-  el_entry_driver_start(&at->driver, action->try_once,
-                        waiter_of(action->acquisition)->value);
 }
 
 static void carry_out(const el_local_action *action) {
@@ -760,10 +768,11 @@ static void carry_out(const el_local_action *action) {
       add_entry(queue_of(action->queue));
       return;
     case EL_LOCAL_START_ENTRY:
-      start(at, action);
+      el_entry_acquire(&at->entry, action->try_once,
+                       waiter_of(action->acquisition)->value);
       return;
     case EL_LOCAL_STEP_ENTRY:
-      signal_entry(at, action->entry_event);
+      action->step(&at->entry);
       return;
     case EL_LOCAL_REPORT_GRANTED:
       grant(waiter_of(action->acquisition), at, action->mod_rev);
@@ -778,7 +787,7 @@ static void carry_out(const el_local_action *action) {
       end_release(waiter_of(action->acquisition), action);
       return;
     case EL_LOCAL_START_WATCH:
-      at->linger = el_linger_start(&at->driver, on_linger);
+      at->linger = el_linger_start(&at->entry, on_linger);
       return;
     case EL_LOCAL_STOP_WATCH:
       stop_linger(at);
@@ -877,8 +886,7 @@ void el_waiter_downgrade(el_waiter *waiter) {
 
 void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
   if (el_waiter_is_holding(waiter)) {
-    el_entry_driver_key_gone(&entry_of(waiter->local.entry)->driver, rev,
-                             detached);
+    el_entry_lose_key(&entry_of(waiter->local.entry)->entry, rev, detached);
   }
 }
 
@@ -889,8 +897,7 @@ void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
 static void expedite(const queue_driver *queue) {
   if (!el_local_queue_has_waiters(&queue->local)) return;
   for (client_entry *at = first_entry(queue); at != NULL; at = next_entry(at)) {
-    if (TAILQ_EMPTY(&at->local.acquisitions))
-      el_entry_driver_expedite(&at->driver);
+    if (TAILQ_EMPTY(&at->local.acquisitions)) el_entry_expedite(&at->entry);
   }
 }
 
@@ -974,7 +981,7 @@ void el_local_queues_expire(el_local_queues *queues) {
   el_local_queues_start(queues);
   TAILQ_FOREACH(queue, &queues->changed, link) {
     for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
-      el_entry_driver_signal(&at->driver, EL_ENTRY_ON_EXPIRED);
+      el_entry_expire(&at->entry);
     }
   }
 }
@@ -1015,11 +1022,11 @@ void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
   if (cannot_have_key(queues, queue, &where)) return;
   if (queue == NULL) queue = add_queue(queues, name, &where);
   at = first_entry(queue);
-  while (at != NULL && at->driver.slot != where.slot) {
+  while (at != NULL && at->entry.slot != where.slot) {
     at = next_entry(at);
   }
   if (at == NULL) at = new_entry(queue, name, where.slot);
-  el_entry_driver_signal(&at->driver, EL_ENTRY_ON_KEY_FOUND);
+  el_entry_find_key(&at->entry);
 }
 
 /* Moves the entry |at| from its queue to the orphans, because its session has ended. The entry
@@ -1027,13 +1034,13 @@ void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
  * whose key contains another lease. */
 static void end_entry_session(client_entry *at, el_session_end end) {
   queue_driver *orphans = at->queue->queues->orphans;
-  el_entry_driver_end_session(&at->driver, end);
+  el_entry_end_session(&at->entry, end);
   stop_linger(at);
   el_local_queue_remove(&at->queue->local, &at->local);
   at->queue = orphans;
   TAILQ_INSERT_TAIL(&orphans->local.entries, &at->local, link);
-  at->driver.session->users++;
-  if (el_entry_is_finished(&at->driver.entry)) free_entry(at);
+  at->entry.session->users++;
+  if (el_entry_is_finished(&at->entry)) free_entry(at);
 }
 
 static void end_queue_session(queue_driver *queue, el_session_end end) {
@@ -1055,8 +1062,7 @@ void el_local_queues_end_session(el_local_queues *queues, el_session_end end) {
 /* If a waiter waits for the release of |at|, reports that the release has ended: etcd will not
  * confirm it any more. */
 static void end_release_unconfirmed(client_entry *at) {
-  static const el_entry_action gone = {.kind = EL_ENTRY_REPORT_RELEASED};
-  reported(&at->driver, &gone);
+  released(&at->entry, EL_ENTRY_GONE);
 }
 
 void el_local_queues_leave_cluster(el_local_queues *queues,
@@ -1069,7 +1075,7 @@ void el_local_queues_leave_cluster(el_local_queues *queues,
   for (at = first_entry(queues->orphans); at != NULL; at = after) {
     after = next_entry(at);
     end_release_unconfirmed(at);
-    el_entry_driver_end_session(&at->driver, EL_SESSION_END_EARLY);
+    el_entry_end_session(&at->entry, EL_SESSION_END_EARLY);
   }
 }
 
@@ -1084,8 +1090,9 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 
 el_local_queues *el_local_queues_new(el_client_session *session,
                                      const el_handoff_limits *limits) {
-  static const el_entry_events entry_events = {reported, stepped, saw_holder,
-                                               saw_other_permits, pick_slot};
+  static const el_entry_events entry_events = {
+      granted, failed,     must_restart,      lost,     released,
+      stepped, saw_holder, saw_other_permits, pick_slot};
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->session = session;
   queues->limits = *limits;
@@ -1120,5 +1127,5 @@ void el_local_queues_free(el_local_queues *queues) {
 
 size_t el_local_queue_size(void) {
   return sizeof(queue_driver) + sizeof(el_queue_name) + sizeof(client_entry) +
-         el_entry_driver_watch_size();
+         el_entry_watch_size();
 }

@@ -1,6 +1,6 @@
 /* local_queue_driver: the local queues of one client, with their entries and timers.
  *
- * The state machine in protocol/local_queue.h decides which waiter holds the lock and which waiter
+ * The state machine in local_queue.h decides which waiter holds the lock and which waiter
  * is next. This module carries out the actions of that state machine: it steps entries, starts
  * watches and timers, and reports results to the waiters. A waiter is one acquisition of a lock
  * (lock/waiter.h), while it waits and while it holds. I/O thread only. */
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lock/entry_driver.h"
+#include "lock/entry.h"
 #include "lock/session_driver.h"
 #include "lock/waiter.h"
 

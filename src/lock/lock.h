@@ -21,7 +21,7 @@
 #include "base/completion.h"
 #include "base/error.h"
 #include "lock/shared.h"
-#include "protocol/entry.h"
+#include "protocol/loss.h"
 #include "protocol/lock_txn.h"
 #include "protocol/write_order.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "protocol/key.h"
-#include "protocol/local_queue.h"
+#include "lock/local_queue.h"
 
 /* el_queue_name is one of the names of a local queue; embedded in the owner of the queue. The queue
  * of a multi-lock has several. The first queue of each name is in a hash table, which is NULL while

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "net/endpoint.h"
-#include "protocol/local_queue.h"
+#include "lock/local_queue.h"
 #include "tls/tls.h"
 
 enum { EL_ENDPOINTS_MAX = 32 };

@@ -219,8 +219,7 @@ typedef struct lease_check {
   int64_t rev;  /* create_revision of these keys; 0: their put is in flight */
 } lease_check;
 
-static const el_entry_action READ_CHECK = {.kind = EL_ENTRY_SEND_REQUEST,
-                                           .request = EL_REQUEST_READ};
+static const el_entry_request READ_CHECK = {.kind = EL_REQUEST_READ};
 
 /* find_checked returns the listed key that |check| has read, with create_revision |rev|. NULL: it
  * is not listed any more. */

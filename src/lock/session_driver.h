@@ -36,8 +36,7 @@ enum {
 };
 
 /* el_checked_key is a key that is held or may become so, and is listed by its session. A lease
- * check reads one of the listed keys, to prove that the lease is alive. Embedded in
- * el_entry_driver. */
+ * check reads one of the listed keys, to prove that the lease is alive. Embedded in el_entry. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
   const el_keys *keys;
@@ -70,7 +69,7 @@ struct el_client_session {
   /* A waiter needs the lease. settle (lock/client.c) tells |driver| and sets this to false. */
   bool wanted;
   /* the PROVING and CONFIRMING entries of the session */
-  TAILQ_HEAD(, el_entry_driver) proving;
+  TAILQ_HEAD(, el_entry) proving;
 };
 
 /* el_session_driver_init makes the driver of |owner|, a new session without a lease.

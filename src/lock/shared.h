@@ -21,7 +21,7 @@
 #include "lock/contact.h"
 #include "lock/events.h"
 #include "net/loop.h"
-#include "protocol/entry.h"
+#include "protocol/loss.h"
 
 /* ---- counters ---- */
 

@@ -11,9 +11,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/timer.h"
+#include "lock/local_queue.h"
 #include "lock/shared.h"
 #include "protocol/key.h"
-#include "protocol/local_queue.h"
 
 typedef struct el_waiter el_waiter;
 
@@ -51,7 +51,7 @@ typedef struct el_waiter_events {
 /* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set
  * before el_waiter_join. After that only the I/O thread changes the fields. */
 struct el_waiter {
-  /* the waiter as protocol/local_queue.h sees it, with the options of the wait */
+  /* the waiter as local_queue.h sees it, with the options of the wait */
   el_acquisition local;
   const el_waiter_events *events;
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */

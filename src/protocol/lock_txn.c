@@ -81,29 +81,28 @@ static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
   return has_markers ? n - 1 : n;
 }
 
-/* Tells whether the request of |action| puts our keys and lists the older ones. */
-static bool is_put_with_list(const el_entry_action *action) {
-  return action->request == EL_REQUEST_ENQUEUE ||
-         (action->request == EL_REQUEST_TRY && action->bound_rev > 1);
+/* Tells whether the request of |what| puts our keys and lists the older ones. */
+static bool is_put_with_list(const el_entry_request *what) {
+  return what->kind == EL_REQUEST_ENQUEUE ||
+         (what->kind == EL_REQUEST_TRY && what->bound_rev > 1);
 }
 
-/* Tells whether each list of |action| begins with our own key. It shows then that the server omits
+/* Tells whether each list of |what| begins with our own key. It shows then that the server omits
  * neither keys nor leases in this list. (A reader's own key is in none of its ranges.) */
-static bool lists_own(const el_keys *keys, const el_entry_action *action) {
-  return keys->mode != EL_MODE_READ && action->walk.below == 0 &&
-         (action->request == EL_REQUEST_READ || is_put_with_list(action));
+static bool lists_own(const el_keys *keys, const el_entry_request *what) {
+  return keys->mode != EL_MODE_READ && what->walk.below == 0 &&
+         (what->kind == EL_REQUEST_READ || is_put_with_list(what));
 }
 
-/* Returns how many keys of each range the request of |action| lists. */
-static uint32_t limit_of(const el_keys *keys, const el_entry_action *action) {
+/* Returns how many keys of each range the request of |what| lists. */
+static uint32_t limit_of(const el_keys *keys, const el_entry_request *what) {
   uint32_t limit = 1 + keys->permits;
-  if (action->walk.limit != 0) {
-    limit = action->walk.limit;
-  } else if (action->request != EL_REQUEST_TRY &&
-             keys->mode == EL_MODE_PERMIT) {
+  if (what->walk.limit != 0) {
+    limit = what->walk.limit;
+  } else if (what->kind != EL_REQUEST_TRY && keys->mode == EL_MODE_PERMIT) {
     limit += PERMITS_READ;
   }
-  return lists_own(keys, action) ? limit + 1 : limit;
+  return lists_own(keys, what) ? limit + 1 : limit;
 }
 
 /* Makes the |n| reads of |ops| list only keys up to the create_revision |most|; 0: all keys. */
@@ -118,10 +117,10 @@ static void list_up_to(el_op *ops, size_t n, int64_t most) {
  * Unless keys of a semaphore are counted, the reads return the two youngest keys of each range. In
  * the range that contains our key, these are our key and its predecessor. */
 static void build_enqueue(el_lock_txn *to, const el_keys *keys,
-                          const el_entry_action *action, el_bytes value) {
+                          const el_entry_request *what, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n;
   compare_own(keys, 0, to->compares);
-  list_queue(to, keys, to->then + n_own, limit_of(keys, action), &n);
+  list_queue(to, keys, to->then + n_own, limit_of(keys, what), &n);
   read_own(keys, to->otherwise);
   to->txn =
       (el_txn){to->compares, n_own, to->then, n_own + n, to->otherwise, n_own};
@@ -133,15 +132,15 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
  * of an enqueue does. A try that fails writes nothing. The repeat of a try that succeeded also
  * writes nothing, because it finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
-                      const el_entry_action *action, el_bytes value) {
-  int64_t below = action->walk.below;
-  uint32_t limit = limit_of(keys, action);
+                      const el_entry_request *what, el_bytes value) {
+  int64_t below = what->walk.below;
+  uint32_t limit = limit_of(keys, what);
   size_t n_own = put_own(keys, value, to->then), n, n_queued, n_then = n_own;
   compare_own(keys, 0, to->compares);
   read_own(keys, to->otherwise);
   n_queued = list_queue(to, keys, to->otherwise + n_own, limit, &n);
   list_up_to(to->otherwise + n_own, n_queued, below != 0 ? below - 1 : 0);
-  if (is_put_with_list(action)) {
+  if (is_put_with_list(what)) {
     memcpy(to->then + n_own, to->otherwise + n_own, n * sizeof *to->then);
     n_then += n;
   }
@@ -149,17 +148,16 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
     to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
                                    .key = to->otherwise[i].key,
                                    .range_end = to->otherwise[i].range_end,
-                                   .rev = action->bound_rev};
+                                   .rev = what->bound_rev};
   }
   to->txn = (el_txn){to->compares, n_own + n_queued, to->then,
                      n_then,       to->otherwise,    n_own + n};
 }
 
-/* Tells whether the read of |action| also asks for the value of the holder's key. A multi-lock with
+/* Tells whether the read of |what| also asks for the value of the holder's key. A multi-lock with
  * EL_MULTI_MAX names never does, because its read already has the largest number of operations. */
-static bool asks_for_holder(const el_keys *keys,
-                            const el_entry_action *action) {
-  return action->reads_holder && el_keys_count(keys) < EL_MULTI_MAX;
+static bool asks_for_holder(const el_keys *keys, const el_entry_request *what) {
+  return what->reads_holder && el_keys_count(keys) < EL_MULTI_MAX;
 }
 
 /* Returns a read of the oldest key in the queue of the first key of |keys|, whatever the mode of
@@ -176,24 +174,23 @@ static el_op read_holder(el_lock_txn *to, const el_keys *keys, int64_t rev) {
 }
 
 static void build_read(el_lock_txn *to, const el_keys *keys,
-                       const el_entry_action *action, int64_t rev) {
+                       const el_entry_request *what, int64_t rev) {
   size_t n_own = read_own(keys, to->then), n = 0, n_queued = 0;
-  if (rev > 1 && !action->is_own_only) {
-    int64_t below = action->walk.below;
-    n_queued =
-        list_queue(to, keys, to->then + n_own, limit_of(keys, action), &n);
+  if (rev > 1 && !what->is_own_only) {
+    int64_t below = what->walk.below;
+    n_queued = list_queue(to, keys, to->then + n_own, limit_of(keys, what), &n);
     list_up_to(to->then + n_own, n_queued,
-               below != 0                ? below - 1
-               : lists_own(keys, action) ? rev
-                                         : rev - 1);
+               below != 0              ? below - 1
+               : lists_own(keys, what) ? rev
+                                       : rev - 1);
   }
   for (size_t i = 0; i < n_own + n; i++) {
-    to->then[i].serializable = action->is_serializable;
+    to->then[i].serializable = what->is_serializable;
   }
   to->txn = (el_txn){.then = to->then, .n_then = n_own + n};
-  if (n > 0 && asks_for_holder(keys, action)) {
+  if (n > 0 && asks_for_holder(keys, what)) {
     to->then[to->txn.n_then++] =
-        read_holder(to, el_keys_at(keys, action->key.name_index), rev);
+        read_holder(to, el_keys_at(keys, what->holder_index), rev);
   }
 }
 
@@ -262,23 +259,20 @@ static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
 }
 
 void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
-                       const el_entry_action *action, int64_t rev,
+                       const el_entry_request *what, int64_t rev,
                        el_bytes value) {
-  switch (action->request) {
+  switch (what->kind) {
     case EL_REQUEST_ENQUEUE:
-      build_enqueue(to, keys, action, value);
+      build_enqueue(to, keys, what, value);
       return;
     case EL_REQUEST_TRY:
-      build_try(to, keys, action, value);
+      build_try(to, keys, what, value);
       return;
     case EL_REQUEST_READ:
-      build_read(to, keys, action, rev);
+      build_read(to, keys, what, rev);
       return;
     case EL_REQUEST_DELETE:
-      build_delete(to, keys, action->guard_rev);
-      return;
-    case EL_REQUEST_NONE:
-      to->txn = (el_txn){0};
+      build_delete(to, keys, what->guard_rev);
       return;
   }
 }
@@ -451,21 +445,20 @@ static blockers find_permit_blockers(const el_keys *keys,
   return found;
 }
 
-/* Reads the lists of |answer|, the answer to |action|. The lists follow the results about our own
+/* Reads the lists of |answer|, the answer to |what|. The lists follow the results about our own
  * keys. It skips keys whose create_revision is |rev| or above. |rev| 0: the lists contain older
  * keys only. */
-static blockers find_blockers(const el_keys *keys,
-                              const el_entry_action *action,
+static blockers find_blockers(const el_keys *keys, const el_entry_request *what,
                               const el_txn_answer *answer, int64_t rev) {
   bool has_markers = el_conflict_reads_markers(keys->mode);
   size_t n_own = el_keys_count(keys);
   size_t n = answer->n_results - n_own - (has_markers ? 1 : 0);
   const el_op_result *lists = &answer->results[n_own];
   const el_op_result *markers = has_markers ? &lists[n] : NULL;
-  uint32_t limit = limit_of(keys, action);
+  uint32_t limit = limit_of(keys, what);
   blockers found = {0};
   if (keys->mode == EL_MODE_PERMIT) {
-    return find_permit_blockers(keys, lists, rev, limit, action->walk.n_ahead);
+    return find_permit_blockers(keys, lists, rev, limit, what->walk.n_ahead);
   }
   for (size_t i = 0; i < n; i++) {
     size_t at = 0;
@@ -507,12 +500,12 @@ static void go_on(el_walk *walk, const el_txn_answer *answer,
   }
 }
 
-/* Reads the older keys in |answer|, the answer to |action|. |rev|: as in find_blockers. Returns
+/* Reads the older keys in |answer|, the answer to |what|. |rev|: as in find_blockers. Returns
  * false if no key blocks ours, but a key without a lease would if it were an entry. */
-static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
+static bool parse_blockers(const el_keys *keys, const el_entry_request *what,
                            const el_txn_answer *answer, int64_t rev,
                            el_entry_answer *seen) {
-  blockers found = find_blockers(keys, action, answer, rev);
+  blockers found = find_blockers(keys, what, answer, rev);
   seen->predecessor = found.youngest;
   if (seen->walk.rev == 0) seen->walk.rev = answer->rev - answer->is_batched;
   if (keys->mode == EL_MODE_PERMIT && found.n_ahead >= keys->permits) {
@@ -521,15 +514,15 @@ static bool parse_blockers(const el_keys *keys, const el_entry_action *action,
   if (found.youngest.rev != 0) return true;
   seen->is_truncated = found.is_truncated;
   if (found.is_truncated) go_on(&seen->walk, answer, &found);
-  return lists_own(keys, action) || !found.has_keys_without_lease;
+  return lists_own(keys, what) || !found.has_keys_without_lease;
 }
 
 /* Reads the answer to a request that has put our key, and lists the older keys. */
-static void parse_put(const el_keys *keys, const el_entry_action *action,
+static void parse_put(const el_keys *keys, const el_entry_request *what,
                       const el_txn_answer *answer, el_entry_answer *seen) {
   seen->is_put = true;
   seen->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
-  if (parse_blockers(keys, action, answer, answer->rev, seen)) return;
+  if (parse_blockers(keys, what, answer, answer->rev, seen)) return;
   seen->walk = (el_walk){0}; /* the next request also reads our own key */
   seen->is_truncated = true;
 }
@@ -541,10 +534,10 @@ static void parse_found(const el_keys *keys, const el_txn_answer *answer,
   seen->is_name_taken = seen->own.rev != 0 && seen->own.lease != keys->lease;
 }
 
-static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
+static void parse_enqueue(const el_keys *keys, const el_entry_request *what,
                           const el_txn_answer *answer, el_entry_answer *seen) {
   if (answer->succeeded) {
-    parse_put(keys, action, answer, seen);
+    parse_put(keys, what, answer, seen);
   } else {
     parse_found(keys, answer, seen);
     seen->walk = (el_walk){0};
@@ -552,10 +545,10 @@ static void parse_enqueue(const el_keys *keys, const el_entry_action *action,
   }
 }
 
-static void parse_try(const el_keys *keys, const el_entry_action *action,
+static void parse_try(const el_keys *keys, const el_entry_request *what,
                       const el_txn_answer *answer, el_entry_answer *seen) {
-  if (answer->succeeded && is_put_with_list(action)) {
-    parse_put(keys, action, answer, seen);
+  if (answer->succeeded && is_put_with_list(what)) {
+    parse_put(keys, what, answer, seen);
     return;
   }
   if (answer->succeeded) {
@@ -563,40 +556,40 @@ static void parse_try(const el_keys *keys, const el_entry_action *action,
     return;
   }
   parse_found(keys, answer, seen);
-  parse_blockers(keys, action, answer, seen->own.rev, seen);
+  parse_blockers(keys, what, answer, seen->own.rev, seen);
   seen->is_locked = seen->predecessor.rev != 0;
 }
 
 /* Returns |answer| without the result of the read that build_read adds for |reads_holder|. */
 static el_txn_answer without_holder(const el_keys *keys,
-                                    const el_entry_action *action,
+                                    const el_entry_request *what,
                                     const el_txn_answer *answer) {
   el_txn_answer rest = *answer;
-  rest.n_results -= asks_for_holder(keys, action);
+  rest.n_results -= asks_for_holder(keys, what);
   return rest;
 }
 
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
-                                  const el_entry_action *action,
+                                  const el_entry_request *what,
                                   const el_txn_answer *answer) {
   const el_op_result *oldest;
-  if (!asks_for_holder(keys, action) ||
+  if (!asks_for_holder(keys, what) ||
       answer->n_results <= el_keys_count(keys)) {
     return (el_bytes){0};
   }
   oldest = &answer->results[answer->n_results - 1];
-  keys = el_keys_at(keys, action->key.name_index);
+  keys = el_keys_at(keys, what->holder_index);
   return oldest->n_kvs > 0 && el_conflict_is_holder(keys, oldest->kvs)
              ? oldest->kvs[0].value
              : (el_bytes){0};
 }
 
 bool el_lock_txn_other_permits(const el_keys *keys,
-                               const el_entry_action *action,
+                               const el_entry_request *what,
                                const el_txn_answer *answer, uint16_t *permits,
                                el_bytes *label) {
   const el_op_result *list;
-  if (keys->mode != EL_MODE_PERMIT || action->request == EL_REQUEST_DELETE ||
+  if (keys->mode != EL_MODE_PERMIT || what->kind == EL_REQUEST_DELETE ||
       answer->n_results <= el_keys_count(keys)) {
     return false;
   }
@@ -613,14 +606,14 @@ bool el_lock_txn_other_permits(const el_keys *keys,
   return false;
 }
 
-static void parse_read(const el_keys *keys, const el_entry_action *action,
+static void parse_read(const el_keys *keys, const el_entry_request *what,
                        const el_txn_answer *answer, el_entry_answer *seen) {
   el_txn_answer lists;
-  seen->is_serializable = action->is_serializable;
+  seen->is_serializable = what->is_serializable;
   if (answer->n_results == parse_own(keys, answer, seen)) return;
-  lists = without_holder(keys, action, answer);
-  parse_blockers(keys, action, &lists,
-                 lists_own(keys, action) ? seen->own.rev : 0, seen);
+  lists = without_holder(keys, what, answer);
+  parse_blockers(keys, what, &lists, lists_own(keys, what) ? seen->own.rev : 0,
+                 seen);
 }
 
 /* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
@@ -691,9 +684,9 @@ static bool hides_own(const el_keys *keys, const el_op_result *list,
 
 /* Tells whether a list of |answer| lacks keys. A list with |max_create_rev| leaves out younger
  * keys, which |count| counts. */
-static bool lacks_keys(const el_keys *keys, const el_entry_action *action,
+static bool lacks_keys(const el_keys *keys, const el_entry_request *what,
                        const el_txn_answer *answer) {
-  uint32_t limit = limit_of(keys, action);
+  uint32_t limit = limit_of(keys, what);
   for (size_t i = el_keys_count(keys); i < answer->n_results; i++) {
     const el_op_result *list = &answer->results[i];
     if (list->n_kvs < limit && list->count > (int64_t)list->n_kvs) return true;
@@ -719,14 +712,14 @@ static bool omits_found(const el_keys *keys, const el_txn_answer *answer,
 
 /* Tells whether |answer|, to a read of our keys with create_revision |rev|, omits leases or keys.
  * |rev| 0: it is not known. */
-static bool omits_read(const el_keys *keys, const el_entry_action *action,
+static bool omits_read(const el_keys *keys, const el_entry_request *what,
                        const el_txn_answer *answer, int64_t rev) {
   size_t n_own = el_keys_count(keys);
   if (rev == 0) return false; /* a key without a lease may be user data */
   for (size_t i = 0; i < n_own; i++) {
     if (lacks_lease(&answer->results[i], rev)) return true;
   }
-  if (!lists_own(keys, action)) return false;
+  if (!lists_own(keys, what)) return false;
   for (size_t i = 0; i < n_own && n_own + i < answer->n_results; i++) {
     /* a key that was deleted, or put again by another client, need not be listed */
     bool is_ours = own_of(&answer->results[i]).rev == rev;
@@ -739,12 +732,12 @@ static bool omits_read(const el_keys *keys, const el_entry_action *action,
 }
 
 /* Tells whether |answer|, to a request that has put our keys, omits leases or keys. */
-static bool omits_put(const el_keys *keys, const el_entry_action *action,
+static bool omits_put(const el_keys *keys, const el_entry_request *what,
                       const el_txn_answer *answer) {
   size_t n_own = el_keys_count(keys);
-  if (!is_put_with_list(action)) return false;
-  if (lacks_keys(keys, action, answer)) return true;
-  if (!lists_own(keys, action)) return false;
+  if (!is_put_with_list(what)) return false;
+  if (lacks_keys(keys, what, answer)) return true;
+  if (!lists_own(keys, what)) return false;
   for (size_t i = 0; i < n_own && n_own + i < answer->n_results; i++) {
     if (hides_own(keys, &answer->results[n_own + i], answer->rev)) return true;
     keys = keys->next;
@@ -754,24 +747,24 @@ static bool omits_put(const el_keys *keys, const el_entry_action *action,
 
 /* Tells whether |answer| omits leases or keys. |rev| and |value| are those of the request. An
  * answer to a delete or an audit is not checked, because a release must succeed. */
-static bool omits(const el_keys *keys, const el_entry_action *action,
+static bool omits(const el_keys *keys, const el_entry_request *what,
                   int64_t rev, el_bytes value, const el_txn_answer *answer) {
-  switch (action->request) {
+  switch (what->kind) {
     case EL_REQUEST_TRY:
     case EL_REQUEST_ENQUEUE:
-      return answer->succeeded ? omits_put(keys, action, answer)
+      return answer->succeeded ? omits_put(keys, what, answer)
                                : omits_found(keys, answer, value);
     case EL_REQUEST_READ:
-      return !action->is_audit && omits_read(keys, action, answer, rev);
+      return !what->is_audit && omits_read(keys, what, answer, rev);
     default:
       return false;
   }
 }
 
-void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
+void el_lock_txn_read(const el_keys *keys, const el_entry_request *what,
                       int64_t rev, el_bytes value, el_txn_answer *answer,
                       el_entry_answer *seen) {
-  if (answer->err.code == EL_OK && omits(keys, action, rev, value, answer)) {
+  if (answer->err.code == EL_OK && omits(keys, what, rev, value, answer)) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "etcd omits keys or leases in its answer; update etcdlock, or "
                  "connect without a proxy");
@@ -783,29 +776,27 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                         .term = answer->term,
                         .rev = answer->rev,
                         .is_batched = answer->is_batched,
-                        .walk = action->walk};
+                        .walk = what->walk};
   if (!seen->outcome.is_done) {
-    uint32_t limit = limit_of(keys, action) - lists_own(keys, action);
+    uint32_t limit = limit_of(keys, what) - lists_own(keys, what);
     seen->is_too_large = answer->err.is_too_large && limit > 1 &&
-                         action->request != EL_REQUEST_DELETE;
+                         what->kind != EL_REQUEST_DELETE;
     seen->walk.limit = (limit + WALK_SHRINK - 1) / WALK_SHRINK;
     seen->walk.is_shrunk = true;
     return;
   }
-  switch (action->request) {
+  switch (what->kind) {
     case EL_REQUEST_ENQUEUE:
-      parse_enqueue(keys, action, answer, seen);
+      parse_enqueue(keys, what, answer, seen);
       return;
     case EL_REQUEST_TRY:
-      parse_try(keys, action, answer, seen);
+      parse_try(keys, what, answer, seen);
       return;
     case EL_REQUEST_READ:
-      parse_read(keys, action, answer, seen);
+      parse_read(keys, what, answer, seen);
       return;
     case EL_REQUEST_DELETE:
-      parse_delete(keys, action->guard_rev, answer, seen);
-      return;
-    case EL_REQUEST_NONE:
+      parse_delete(keys, what->guard_rev, answer, seen);
       return;
   }
 }

@@ -9,9 +9,84 @@
 
 #include "etcd/txn.h"
 #include "protocol/conflict_matrix.h"
-#include "protocol/entry.h"
 #include "protocol/key.h"
 #include "protocol/write_order.h"
+
+/* ---- requests of an entry ---- */
+
+/* el_request_kind is the kind of an entry's request. */
+typedef enum el_request_kind {
+  EL_REQUEST_TRY, /* put our key if the lock is free */
+  /* put our key if the key does not exist, and read its predecessor */
+  EL_REQUEST_ENQUEUE,
+  EL_REQUEST_READ,  /* read our key and its predecessor */
+  EL_REQUEST_DELETE /* delete our key if its create_revision is |guard_rev| */
+} el_request_kind;
+
+/* el_walk is a part of the older keys of a queue. A queue may be long, and its keys may have large
+ * values. If the keys next to ours do not tell whether our key must wait, for example because all
+ * of them are user data, the entry walks: it reads the older keys part by part, the youngest first.
+ * No key that is put later is older than ours, so the parts may have different revisions. */
+typedef struct el_walk {
+  /* only keys with a lower create_revision; 0: all keys that are older than ours, or all keys if
+   * ours does not exist */
+  int64_t below;
+  /* the largest number of keys of each range; 0: the smallest number that is likely to suffice */
+  uint32_t limit;
+  /* semaphore: the number of older permits in the parts that were read before */
+  uint32_t n_ahead;
+  /* revision up to which the first part shows the state; 0: this is the first part */
+  int64_t rev;
+  /* an answer was too large: go on in parts that do not overlap */
+  bool is_shrunk;
+} el_walk;
+
+/* el_entry_request is what an entry asks etcd. The comment of a field names the kinds that use it. */
+typedef struct el_entry_request {
+  el_request_kind kind;
+  bool is_serializable; /* read: one member may answer from its own state */
+  bool is_own_only;     /* read: our own key, and no other keys */
+  bool is_audit;        /* read: for a key that an audit has found */
+  /* read: read also the value of the holder's key, for messages, in the queue |holder_index| */
+  bool reads_holder;
+  uint8_t holder_index;
+  el_walk walk; /* read, try, enqueue: the part of the queue to list */
+  /* try: put our key only if all keys that may conflict have a create_revision below this */
+  int64_t bound_rev;
+  /* delete: delete only the key with this create_revision; 0: only if it is attached to our lease
+   */
+  int64_t guard_rev;
+} el_entry_request;
+
+/* el_entry_answer is the answer to the request in flight. */
+typedef struct el_entry_answer {
+  /* how the request ended; the other fields are set only if outcome.is_done */
+  el_outcome outcome;
+  uint64_t member;  /* ID of the member that has answered */
+  uint64_t term;    /* raft term */
+  int64_t rev;      /* revision */
+  el_queue_key own; /* our key; rev 0: it does not exist */
+  bool is_partial;  /* our keys do not all exist with one create_revision */
+  /* the youngest older key that blocks ours; rev 0: none */
+  el_queue_key predecessor;
+  /* it does not tell whether our key must wait: read |walk| */
+  bool is_truncated;
+  /* it was too large to be received: ask for |walk|, which is smaller */
+  bool is_too_large;
+  /* the part of the queue to read next; if there is none, only its |rev| has a meaning */
+  el_walk walk;
+  /* semaphore: at least this many older keys must go before ours holds a permit */
+  uint32_t n_blockers;
+  bool is_locked; /* try: a key blocks ours */
+  /* enqueue, second try: our key was put, and the older keys are listed */
+  bool is_put;
+  /* the request was in a batch, so writes of other requests may have the revision |rev| */
+  bool is_batched;
+  bool is_serializable; /* read: one member's state, which may be stale */
+  bool is_deleted;      /* delete: the key existed, and was deleted */
+  /* try, enqueue: another client has put a key with the name of ours, so ours was not put */
+  bool is_name_taken;
+} el_entry_answer;
 
 /* el_lock_txn is a transaction with its memory: |txn| points to the other fields, so the struct
  * must not be moved. */
@@ -22,34 +97,34 @@ typedef struct el_lock_txn {
   char text[EL_CONFLICT_TEXT_SIZE], holder_text[EL_CONFLICT_HOLDER_SIZE];
 } el_lock_txn;
 
-/* el_lock_txn_build builds the transaction for the request of |action|. |rev| is the
+/* el_lock_txn_build builds the transaction for |what|. |rev| is the
  * create_revision of our key; 0: unknown. |value| is the value that an enqueue or a try puts. For a
  * multi-lock, |value| is the value of the first key, a NUL, and the value of all other keys. |keys|
  * and |value| must live as long as |to|. @thread any */
 void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
-                       const el_entry_action *action, int64_t rev,
+                       const el_entry_request *what, int64_t rev,
                        el_bytes value);
 
-/* el_lock_txn_read fills |seen| from the |answer| to the request of |action|, which was built with
+/* el_lock_txn_read fills |seen| from the |answer| to |what|, which was built with
  * |rev| and |value|. If the answer lacks what it must contain, sets its error. @thread any */
-void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
+void el_lock_txn_read(const el_keys *keys, const el_entry_request *what,
                       int64_t rev, el_bytes value, el_txn_answer *answer,
                       el_entry_answer *seen);
 
-/* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to the
- * request of |action|. If several keys hold the lock, it is the value of the oldest of them. The
- * value points into |answer|. It is empty if |action| did not ask for it. It is also empty if the
+/* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to
+ * |what|. If several keys hold the lock, it is the value of the oldest of them. The
+ * value points into |answer|. It is empty if |what| did not ask for it. It is also empty if the
  * oldest key below the name is user data, because then the holder's key was not read.
  * @thread any */
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
-                                  const el_entry_action *action,
+                                  const el_entry_request *what,
                                   const el_txn_answer *answer);
 
-/* el_lock_txn_other_permits tells whether |answer|, the answer to the request of |action|, lists a
+/* el_lock_txn_other_permits tells whether |answer|, the answer to |what|, lists a
  * key of the semaphore of |keys| with another number of permits. If so, it fills |permits| with
  * that number, and |label| with the value of the key, which points into |answer|. @thread any */
 bool el_lock_txn_other_permits(const el_keys *keys,
-                               const el_entry_action *action,
+                               const el_entry_request *what,
                                const el_txn_answer *answer, uint16_t *permits,
                                el_bytes *label);
 

@@ -1,6 +1,6 @@
 /* local_queue: the acquisitions of one client for one lock. It decides which of them holds the lock
  * and which is next. */
-#include "protocol/local_queue.h"
+#include "lock/local_queue.h"
 
 #include <assert.h>
 #include <string.h>
@@ -149,8 +149,12 @@ static el_local_action *push_for(el_local_actions *out, int kind,
   return action;
 }
 
-static void step_entry(el_local_entry *entry, int kind, el_local_actions *out) {
-  push_for(out, EL_LOCAL_STEP_ENTRY, entry)->entry_event = kind;
+/* An event of the local queue in entry.h. */
+typedef void entry_step(el_entry *entry);
+
+static void step_entry(el_local_entry *entry, entry_step *event,
+                       el_local_actions *out) {
+  push_for(out, EL_LOCAL_STEP_ENTRY, entry)->step = event;
 }
 
 static void stop_watch(el_local_entry *entry, el_local_actions *out) {
@@ -191,7 +195,7 @@ static el_local_action *fail(el_local_queue *queue, el_acquisition *acquisition,
   action->acquisition = acquisition;
   action->entry = acquisition->entry;
   action->err = err;
-  action->why = EL_FAILED_REFUSED;
+  action->why = EL_ENTRY_REFUSED;
   detach(queue, acquisition);
   return action;
 }
@@ -205,7 +209,7 @@ static void lose(el_local_queue *queue, el_acquisition *acquisition,
 }
 
 static void end_release(el_local_entry *entry, el_acquisition *acquisition,
-                        int how, el_local_actions *out) {
+                        el_entry_ending how, el_local_actions *out) {
   el_local_action *action = push_for(out, EL_LOCAL_REPORT_RELEASED, entry);
   action->acquisition = acquisition;
   action->release = how;
@@ -233,7 +237,7 @@ static void hand_off(el_local_queue *queue, el_local_entry *entry,
   entry->holds++;
   enter(queue, entry, acquisition);
   grant(acquisition, mod_rev, out);
-  step_entry(entry, EL_ENTRY_ON_HANDED_OFF, out);
+  step_entry(entry, el_entry_watch_own_key, out);
 }
 
 /* Grants the lingering key of |entry| to the first acquisition in |waiting|. The handoff budget
@@ -284,17 +288,18 @@ static bool try_linger(const el_local_queue *queue, el_local_entry *entry,
   }
   entry->is_lingering = true;
   entry->mod_rev = mod_rev;
-  step_entry(entry, EL_ENTRY_ON_HANDED_OFF, out);
+  step_entry(entry, el_entry_watch_own_key, out);
   push_for(out, EL_LOCAL_SET_TIMER, entry)->at_ms = context->now_ms + linger_ms;
   return true;
 }
 
 /* Ends everything that was started for the acquisitions of |entry|, after the last one has left,
- * and steps the entry's state machine with |kind|. */
-static void stop(el_local_entry *entry, int kind, el_local_actions *out) {
+ * and gives the entry |event|. */
+static void stop(el_local_entry *entry, entry_step *event,
+                 el_local_actions *out) {
   stop_lingering(entry, out);
   stop_watch(entry, out);
-  step_entry(entry, kind, out);
+  step_entry(entry, event, out);
 }
 
 /* Ends the hold of |acquisition|, the last one of |entry|: its key is handed off, lingers or is
@@ -311,14 +316,14 @@ static void unlock_last(el_local_queue *queue, el_local_entry *entry,
        try_linger(queue, entry, acquisition->linger_ms, event->mod_rev, context,
                   out));
   if (is_key_kept) {
-    end_release(entry, acquisition, EL_RELEASE_DONE, out);
+    end_release(entry, acquisition, EL_ENTRY_DELETED, out);
     return;
   }
   assert(entry->releasing == NULL);
   entry->releasing = acquisition;
   acquisition->entry = entry;
   acquisition->state = EL_ACQUISITION_RELEASING;
-  stop(entry, EL_ENTRY_ON_RELEASE, out);
+  stop(entry, el_entry_release, out);
 }
 
 static void leave_hold(el_local_queue *queue, el_acquisition *acquisition,
@@ -326,20 +331,20 @@ static void leave_hold(el_local_queue *queue, el_acquisition *acquisition,
                        const el_local_context *context, el_local_actions *out) {
   el_local_entry *entry = acquisition->entry;
   if (event->how == EL_LEAVE_LOST) {
-    int kind = event->loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_ON_MAX_HOLD
-                                               : EL_ENTRY_ON_EXPIRED;
+    entry_step *end = event->loss == EL_LOSS_MAX_HOLD ? el_entry_end_max_hold
+                                                      : el_entry_expire;
     lose(queue, acquisition, event->loss, out);
     if (!has_acquisitions(entry)) {
-      stop(entry, kind, out);
+      stop(entry, end, out);
     } else if (event->loss == EL_LOSS_EXPIRED) {
       /* also ends the holds of the other readers */
-      step_entry(entry, kind, out);
+      step_entry(entry, end, out);
     }
     return;
   }
   detach(queue, acquisition);
   if (has_acquisitions(entry)) {
-    end_release(entry, acquisition, EL_RELEASE_DONE, out);
+    end_release(entry, acquisition, EL_ENTRY_DELETED, out);
   } else {
     unlock_last(queue, entry, acquisition, event, context, out);
   }
@@ -350,7 +355,7 @@ static void leave_wait(el_local_queue *queue, el_acquisition *acquisition,
   el_local_entry *entry = acquisition->entry;
   fail(queue, acquisition, err, out);
   if (entry != NULL && !has_acquisitions(entry))
-    stop(entry, EL_ENTRY_ON_RELEASE, out);
+    stop(entry, el_entry_release, out);
 }
 
 static void on_leave(el_local_queue *queue, const el_local_event *event,
@@ -466,7 +471,7 @@ static bool serve_next(el_local_queue *queue, const el_local_context *context,
     take_lingering(queue, lingering, context, out);
     return true;
   }
-  if (lingering != NULL) stop(lingering, EL_ENTRY_ON_RELEASE, out);
+  if (lingering != NULL) stop(lingering, el_entry_release, out);
   if (is_shared(queue) &&
       (share_hold(queue, next, context, out) || share_wait(queue, next))) {
     return true;
@@ -489,23 +494,25 @@ static void on_join(el_local_queue *queue, el_acquisition *acquisition,
   TAILQ_INSERT_TAIL(&queue->waiting, acquisition, link);
   acquisition->has_waited = has_to_wait(queue, acquisition);
   if (acquisition->try_once && acquisition->has_waited) {
-    fail(queue, acquisition, NULL, out)->why = EL_FAILED_LOCKED_LOCALLY;
+    el_local_action *action = fail(queue, acquisition, NULL, out);
+    action->why = EL_ENTRY_LOCKED;
+    action->is_locked_here = true;
   }
 }
 
 /* ---- reports of an entry ---- */
 
 static void fail_acquisitions(el_local_queue *queue, el_local_entry *entry,
-                              int why, el_local_actions *out) {
+                              el_entry_failure why, el_local_actions *out) {
   while (has_acquisitions(entry)) {
     fail(queue, TAILQ_FIRST(&entry->acquisitions), NULL, out)->why = why;
   }
 }
 
 static void on_granted(const el_local_queue *queue, el_local_entry *entry,
-                       int64_t rev, const el_local_context *context,
-                       el_local_actions *out) {
-  int64_t mod_rev = el_write_order_initial_rev((el_mode)queue->mode, rev);
+                       const el_local_context *context, el_local_actions *out) {
+  int64_t mod_rev =
+      el_write_order_initial_rev((el_mode)queue->mode, entry->machine->rev);
   el_acquisition *acquisition;
   assert(has_acquisitions(entry));
   start_budget(entry, context);
@@ -526,7 +533,17 @@ static void restart(el_local_queue *queue, el_local_entry *entry) {
   }
 }
 
-static void on_released(el_local_entry *entry, int how, el_local_actions *out) {
+static void lose_all(el_local_queue *queue, el_local_entry *entry, el_loss loss,
+                     el_local_actions *out) {
+  while (has_acquisitions(entry)) {
+    lose(queue, TAILQ_FIRST(&entry->acquisitions), loss, out);
+  }
+  stop_lingering(entry, out);
+  stop_watch(entry, out);
+}
+
+static void on_released(el_local_entry *entry, el_entry_ending how,
+                        el_local_actions *out) {
   el_acquisition *acquisition = entry->releasing;
   if (acquisition == NULL)
     return; /* a wait was given up, or the release was reported before */
@@ -534,48 +551,11 @@ static void on_released(el_local_entry *entry, int how, el_local_actions *out) {
   end_release(entry, acquisition, how, out);
 }
 
-static void on_entry_report(el_local_queue *queue, el_local_entry *entry,
-                            const el_entry_action *report,
-                            const el_local_context *context,
-                            el_local_actions *out) {
-  switch (report->kind) {
-    case EL_ENTRY_REPORT_GRANTED:
-      on_granted(queue, entry, report->key.rev, context, out);
-      return;
-    case EL_ENTRY_REPORT_REFUSED:
-      fail_acquisitions(queue, entry, EL_FAILED_REFUSED, out);
-      on_released(entry, EL_RELEASE_REFUSED, out);
-      return;
-    case EL_ENTRY_REPORT_LOCKED:
-      fail_acquisitions(queue, entry, EL_FAILED_LOCKED, out);
-      return;
-    case EL_ENTRY_REPORT_KEY_LOST:
-      fail_acquisitions(queue, entry, EL_FAILED_KEY_LOST, out);
-      return;
-    case EL_ENTRY_REPORT_RESTART:
-      restart(queue, entry);
-      return;
-    case EL_ENTRY_REPORT_LOST:
-      while (has_acquisitions(entry)) {
-        lose(queue, TAILQ_FIRST(&entry->acquisitions), report->loss, out);
-      }
-      stop_lingering(entry, out);
-      stop_watch(entry, out);
-      return;
-    case EL_ENTRY_REPORT_RELEASED:
-      on_released(entry, report->is_found ? EL_RELEASE_DONE : EL_RELEASE_GONE,
-                  out);
-      return;
-    default:
-      assert(!"an action that the entry's driver carries out");
-  }
-}
-
 /* ---- contenders ---- */
 
 static void on_contender(el_local_entry *entry, el_local_actions *out) {
   entry->is_contended = true;
-  if (entry->is_lingering) stop(entry, EL_ENTRY_ON_RELEASE, out);
+  if (entry->is_lingering) stop(entry, el_entry_release, out);
 }
 
 /* Deletes the lingering keys, because an acquisition joins a conflicting local queue. Entries that
@@ -584,12 +564,12 @@ static void on_contender(el_local_entry *entry, el_local_actions *out) {
 static void end_lingering(el_local_queue *queue, el_local_actions *out) {
   el_local_entry *entry;
   while ((entry = find_lingering(queue)) != NULL) {
-    stop(entry, EL_ENTRY_ON_RELEASE, out);
+    stop(entry, el_entry_release, out);
   }
 }
 
 static void on_timer(el_local_entry *entry, el_local_actions *out) {
-  if (entry->is_lingering) stop(entry, EL_ENTRY_ON_RELEASE, out);
+  if (entry->is_lingering) stop(entry, el_entry_release, out);
 }
 
 /* ---- all waits or holds end ---- */
@@ -650,9 +630,22 @@ static void apply(el_local_queue *queue, const el_local_event *event,
         event->acquisition->entry->is_downgraded = true;
       }
       break;
-    case EL_LOCAL_ON_ENTRY_REPORT:
-      on_entry_report(queue, event->entry, event->report, context, out);
-      return; /* the entry has not finished its step: settle later */
+    /* After a report of an entry, the caller settles the queue later. */
+    case EL_LOCAL_ON_GRANTED:
+      on_granted(queue, event->entry, context, out);
+      return;
+    case EL_LOCAL_ON_FAILED:
+      fail_acquisitions(queue, event->entry, event->failure, out);
+      return;
+    case EL_LOCAL_ON_RESTART:
+      restart(queue, event->entry);
+      return;
+    case EL_LOCAL_ON_LOST:
+      lose_all(queue, event->entry, event->loss, out);
+      return;
+    case EL_LOCAL_ON_RELEASED:
+      on_released(event->entry, event->ending, out);
+      return;
     case EL_LOCAL_ON_CONTENDER:
       if (event->entry != NULL) {
         on_contender(event->entry, out);

@@ -1,5 +1,5 @@
 /* local_queue: the acquisitions of one client for one lock. It decides which of them holds the lock
- * and which is next, as a pure step function (see entry.h).
+ * and which is next, as a pure step function.
  *
  * A client has one local queue for each combination of name, mode and number of permits. Each
  * multi-lock has a local queue of its own. Acquisitions wait in the order in which they
@@ -24,17 +24,16 @@
  *   is over, or when a contender comes. A contender is a key of another client that waits behind
  *   this key, or an acquisition that joins a conflicting local queue of this client.
  *
- * The caller (lock/local_queue_driver.c) steps the state machines of the entries. It has the clock,
- * the timers and the messages.
+ * The caller (local_queue_driver.c) has the entries, the clock, the timers and the messages.
  */
-#ifndef ETCDLOCK_PROTOCOL_LOCAL_QUEUE_H
-#define ETCDLOCK_PROTOCOL_LOCAL_QUEUE_H
+#ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
+#define ETCDLOCK_LOCK_LOCAL_QUEUE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "protocol/entry.h"
+#include "lock/entry.h"
 
 typedef struct el_local_queue el_local_queue;
 typedef struct el_local_entry el_local_entry;
@@ -76,8 +75,7 @@ struct el_acquisition {
 
 /* el_local_entry is one entry with its acquisitions. */
 struct el_local_entry {
-  /* the state machine of the entry, owned by the caller */
-  const el_entry *machine;
+  const el_entry *machine; /* the entry itself, owned by the caller */
   /* the acquisitions that are ENQUEUED or HOLDING: at most one, or several readers */
   struct el_acquisition_list acquisitions;
   /* the acquisition that waits for the end of its release; NULL: none */
@@ -139,8 +137,12 @@ typedef struct el_local_event {
     EL_LOCAL_ON_MAX_HOLD, /* max_hold of |acquisition| is over */
     /* |acquisition|, a writer that holds, is downgraded to a reader */
     EL_LOCAL_ON_DOWNGRADED,
-    /* the state machine of |entry| reports |report| */
-    EL_LOCAL_ON_ENTRY_REPORT,
+    EL_LOCAL_ON_GRANTED, /* |entry| is granted */
+    EL_LOCAL_ON_FAILED,  /* the wait of |entry| has failed: see |failure| */
+    /* the session ended before the key of |entry| was in etcd's queue */
+    EL_LOCAL_ON_RESTART,
+    EL_LOCAL_ON_LOST,     /* the hold of |entry| is lost, for |loss| */
+    EL_LOCAL_ON_RELEASED, /* the release of |entry| has ended: see |ending| */
     /* a key waits, or may wait, for the key of |entry|; |entry| NULL: an acquisition joins a
      * conflicting local queue of this client */
     EL_LOCAL_ON_CONTENDER,
@@ -159,7 +161,8 @@ typedef struct el_local_event {
   el_leave how;
   el_loss loss;
   int64_t mod_rev; /* leave: el_write_order_handoff_rev of the hold */
-  const el_entry_action *report;
+  el_entry_failure failure;
+  el_entry_ending ending;
   const el_error *err; /* copied to REPORT_FAILED */
 } el_local_event;
 
@@ -167,12 +170,9 @@ typedef struct el_local_event {
  * name the fields that they set. */
 typedef struct el_local_action {
   enum {
-    EL_LOCAL_ADD_ENTRY, /* add an entry, then give ON_SETTLE */
-    /* step |entry| with EL_ENTRY_ON_TRY if |try_once|, else with EL_ENTRY_ON_ACQUIRE, for
-     * |acquisition| */
-    EL_LOCAL_START_ENTRY,
-    /* step |entry| with the event kind |entry_event| */
-    EL_LOCAL_STEP_ENTRY,
+    EL_LOCAL_ADD_ENTRY,   /* add an entry, then give ON_SETTLE */
+    EL_LOCAL_START_ENTRY, /* el_entry_acquire for |acquisition| */
+    EL_LOCAL_STEP_ENTRY,  /* call |step| with |entry| */
     /* |acquisition| holds by |entry|; |mod_rev|: argument of el_write_order_init for the hold */
     EL_LOCAL_REPORT_GRANTED,
     /* the wait of |acquisition| has failed with |err|; |err| NULL: for the reason |why|; |entry|:
@@ -192,28 +192,17 @@ typedef struct el_local_action {
   el_acquisition *acquisition;
   el_local_entry *entry;
   bool try_once;
-  /* EL_ENTRY_ON_RELEASE, EL_ENTRY_ON_MAX_HOLD, EL_ENTRY_ON_EXPIRED or EL_ENTRY_ON_HANDED_OFF */
-  int entry_event;
+  void (*step)(el_entry *entry); /* an event of the local queue in entry.h */
   int64_t mod_rev;
   el_loss loss;
-  enum {
-    /* an acquisition of this client has the lock, or joined earlier */
-    EL_FAILED_LOCKED_LOCALLY,
-    EL_FAILED_LOCKED, /* another client has the lock */
-    /* etcd refused the request (the last error of the entry tells why), or the lease for it (the
-     * last error of the session tells why) */
-    EL_FAILED_REFUSED,
-    /* the key was deleted while the acquisition waited */
-    EL_FAILED_KEY_LOST
-  } why;
+  /* EL_ENTRY_REFUSED: etcd may also have refused the lease; the last error of the session tells
+   * why */
+  el_entry_failure why;
+  /* EL_ENTRY_LOCKED: an acquisition of this client has the lock, or joined earlier */
+  bool is_locked_here;
   const el_error *err; /* NULL: |why| tells the cause */
-  enum {
-    /* this client has deleted the key, or keeps it: it was handed off, is shared, or lingers */
-    EL_RELEASE_DONE,
-    EL_RELEASE_GONE, /* the key was gone before our delete */
-    /* etcd refused the delete; the entry's last error tells why */
-    EL_RELEASE_REFUSED
-  } release;
+  /* EL_ENTRY_DELETED: or this client keeps the key: it was handed off, is shared, or lingers */
+  el_entry_ending release;
   int64_t at_ms;
 } el_local_action;
 
@@ -228,8 +217,8 @@ typedef struct el_local_actions {
  * number of permits of |where|. @thread any */
 void el_local_queue_init(el_local_queue *queue, const el_queue_key *where);
 
-/* el_local_queue_add adds |entry| at the end. |entry| is all zero before; |machine| is its state
- * machine. @thread any */
+/* el_local_queue_add adds |entry| at the end. |entry| is all zero before; |machine| is the entry
+ * itself. @thread any */
 void el_local_queue_add(el_local_queue *queue, el_local_entry *entry,
                         const el_entry *machine);
 

@@ -1,0 +1,230 @@
+/* entry: one entry in the queue of a lock: it decides, sends requests and watches keys. I/O thread
+ * only.
+ *
+ * An entry belongs to one session and one queue. It has at most one key in etcd; the entry of a
+ * multi-lock has one key in each of its queues. If the session ends, the entry lives on until its
+ * last request is answered.
+ *
+ *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> AUDITING
+ *   TRYING      lock free -> PROVING; locked -> IDLE
+ *   ENQUEUING   first in the queue -> PROVING; else -> WAITING
+ *   WAITING     predecessor gone -> PROVING
+ *   PROVING     lease proven -> HELD
+ *   HELD        release -> RELEASING; key deleted -> IDLE, lost; hold expired -> RELEASING, lost,
+ *               or with a lock delay -> LOCK_DELAY, lost
+ *   LOCK_DELAY  delay over -> RELEASING
+ *   RELEASING   key deleted -> IDLE; key gone, perhaps by a delete of unknown outcome -> CONFIRMING
+ *   CONFIRMING  lease was alive -> IDLE
+ *   AUDITING    key exists -> RELEASING; else -> IDLE
+ *   any state   session ended -> ENDED; a release that its holder waits for is finished first
+ *
+ * At most one request is in flight. If the caller gives up a wait, the entry first awaits the
+ * answer to its request, and then deletes the key. So a cancelled wait leaves no key behind.
+ *
+ * UNAVAILABLE and DEADLINE_EXCEEDED may hide a commit, and etcd may even apply the request minutes
+ * later. So the entry reports an enqueue of unknown outcome to the session as a put in doubt. From
+ * then on the session audits its lease. If an audit finds a key of an idle entry, the entry reads
+ * the key (AUDITING) and deletes it.
+ *
+ * Each function below whose comment says "tells the entry" is an event. The entry reports to the
+ * local queue (el_entry_events) only as the last act of an event, when its state is final. So the
+ * local queue may give the entry another event during the report.
+ */
+#ifndef ETCDLOCK_LOCK_ENTRY_H
+#define ETCDLOCK_LOCK_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "etcd/watch.h"
+#include "lock/session_driver.h"
+#include "protocol/key.h"
+#include "protocol/lock_txn.h"
+#include "protocol/loss.h"
+
+typedef struct el_entry el_entry;
+
+/* el_entry_state is the state of an entry: see the diagram above. */
+typedef enum el_entry_state {
+  /* our key is not in etcd, unless a put in doubt is applied later */
+  EL_ENTRY_IDLE,
+  EL_ENTRY_TRYING,    /* a try is in flight or will be repeated */
+  EL_ENTRY_ENQUEUING, /* an enqueue is in flight or will be repeated */
+  EL_ENTRY_WAITING,   /* our key is in the queue, behind |predecessor| */
+  /* our key is first in the queue; the session must prove that its lease is alive */
+  EL_ENTRY_PROVING,
+  EL_ENTRY_HELD, /* the caller holds the lock */
+  /* the hold has expired; the key stays for the lock delay and blocks other clients, as after a
+   * crash */
+  EL_ENTRY_LOCK_DELAY,
+  EL_ENTRY_RELEASING, /* the key is being deleted */
+  /* the key is gone; if the lease is still alive, an earlier delete of unknown outcome has deleted
+   * the key */
+  EL_ENTRY_CONFIRMING,
+  /* our key may exist although no caller wants it: it is being read */
+  EL_ENTRY_AUDITING,
+  EL_ENTRY_ENDED /* the session has ended; a key that is left ends with the lease */
+} el_entry_state;
+
+/* el_entry_failure is why a wait has failed. */
+typedef enum el_entry_failure {
+  EL_ENTRY_REFUSED, /* etcd has refused the request; the last error of the entry tells why */
+  EL_ENTRY_LOCKED, /* the try found the lock taken */
+  /* our key was deleted or detached while the caller waited */
+  EL_ENTRY_KEY_LOST
+} el_entry_failure;
+
+/* el_entry_ending is how a release has ended. */
+typedef enum el_entry_ending {
+  EL_ENTRY_DELETED, /* the key existed until our delete */
+  EL_ENTRY_GONE,    /* the key was gone before our delete */
+  /* etcd has refused the delete; the last error of the entry tells why */
+  EL_ENTRY_NOT_DELETED
+} el_entry_ending;
+
+/* el_entry_events holds the functions by which an entry reports to the local queue. They are called
+ * on the I/O thread. */
+typedef struct el_entry_events {
+  void (*granted)(el_entry *entry); /* the caller holds the lock */
+  void (*failed)(el_entry *entry, el_entry_failure why);
+  /* The session ended before our key was in the queue. */
+  void (*must_restart)(el_entry *entry);
+  void (*lost)(el_entry *entry, el_loss loss);
+  void (*released)(el_entry *entry, el_entry_ending how);
+  /* stepped is called after each event, because the entry may now be IDLE or ENDED. The function
+   * may free |entry|. */
+  void (*stepped)(el_entry *entry);
+  /* saw_holder is called when a read has returned |label|, the value of the key that holds the
+   * lock. */
+  void (*saw_holder)(el_entry *entry, el_bytes label);
+  /* saw_other_permits is called when an answer shows a key of the semaphore with another number of
+   * permits, |permits|, and with the value |label|. */
+  void (*saw_other_permits)(el_entry *entry, uint16_t permits, el_bytes label);
+  /* pick_slot is called when user data has the name of the key of |entry|. It returns another slot
+   * for the key. */
+  uint32_t (*pick_slot)(el_entry *entry);
+} el_entry_events;
+
+/* el_entry is one entry; embedded in an entry of the local queue. Times are el_now_ms. The bit
+ * fields save memory: a client may have thousands of entries. */
+struct el_entry {
+  el_client_session *session;
+  el_keys keys; /* the keys of the entry in etcd, with its lease and its mode */
+  /* the value that an enqueue or a try puts; owned by the waiter */
+  el_bytes value;
+  struct el_sent *sent; /* the request in flight; NULL: none */
+  /* the error of the last request; NULL: it succeeded */
+  el_error *last_error;
+  /* the watches of the entry, a list; NULL: none */
+  struct el_key_watch *watched;
+  /* listed by the session for lease checks, so that keepalives are proven */
+  el_checked_key checked_key;
+  el_timer timer;
+  el_entry_state state : 8;
+  uint8_t failures; /* failed attempts in a row */
+  bool
+      is_stepped : 1; /* an event is being applied, and nothing was reported yet */
+  bool is_wanted : 1;        /* a caller waits or holds */
+  bool is_try : 1;           /* the caller does not wait for other clients */
+  bool has_waited : 1;       /* the entry has waited for another client's key */
+  bool must_reread : 1;      /* an event came during a read: read again */
+  bool has_asked_holder : 1; /* a periodic read was sent during this wait */
+  /* a holder waits for the end of its release */
+  bool must_report_release : 1;
+  /* an unlock waits for the release, so the first retry of the delete is a foreground request,
+   * too */
+  bool is_release_awaited : 1;
+  /* a waiter of this client waits until the key of this entry is deleted */
+  bool is_expedited : 1;
+  bool may_be_deleted : 1; /* a delete of unknown outcome was sent */
+  /* RELEASING or AUDITING: the session has ended */
+  bool has_session_ended : 1;
+  /* with |has_session_ended|: the lease had ended before its TTL was over */
+  bool has_lease_ended_early : 1;
+  /* the outcome of a request that writes is unknown */
+  bool has_request_in_doubt : 1;
+  bool is_proving : 1; /* the entry is in the list session->proving */
+  /* WAITING for a permit: read again when this many keys have gone, or earlier */
+  uint16_t n_blockers;
+  uint32_t slot; /* distinguishes the client's keys in one queue */
+  /* PROVING: when an answer showed our key last; CONFIRMING: when this state began */
+  int64_t since_ms;
+  int64_t bound_rev;        /* TRYING: as in el_entry_request */
+  int64_t rev;              /* create_revision of our key, 0 if unknown */
+  el_queue_key predecessor; /* WAITING: the key that is watched */
+  /* Revision up to which the state of the watched key is known. PROVING, HELD: of our own key. */
+  int64_t watch_rev;
+  TAILQ_ENTRY(el_entry) proving_link;
+};
+
+/* ---- life ---- */
+
+/* el_entry_init sets |entry| to an IDLE entry of |session|, which is alive, for the lock |name|. Of
+ * |queue_key| only slot, mode and permits are used. @thread io */
+void el_entry_init(el_entry *entry, el_client_session *session, el_bytes name,
+                   const el_queue_key *queue_key);
+
+/* el_entry_destroy frees what |entry| owns. No request of the entry may be in flight. @thread io */
+void el_entry_destroy(el_entry *entry);
+
+/* el_entry_can_start tells whether el_entry_acquire is allowed now. @thread io */
+bool el_entry_can_start(const el_entry *entry);
+
+/* el_entry_is_finished tells whether |entry| may be freed: nothing is in flight or left to do.
+ * @thread io */
+bool el_entry_is_finished(const el_entry *entry);
+
+/* el_entry_is_definite tells whether the outcomes of all writes of the entry are known. If so, none
+ * of them can be applied after the end of the entry. @thread io */
+bool el_entry_is_definite(const el_entry *entry);
+
+/* ---- events of the local queue ---- */
+
+/* el_entry_acquire tells the entry to acquire the lock by a key with |value|. If |try_once|, the
+ * entry fails instead of waiting for another client. @thread io */
+void el_entry_acquire(el_entry *entry, bool try_once, el_bytes value);
+
+/* el_entry_release tells the entry to release the hold, or to give up the wait. @thread io */
+void el_entry_release(el_entry *entry);
+
+/* el_entry_end_max_hold tells the entry that max_hold has passed. @thread io */
+void el_entry_end_max_hold(el_entry *entry);
+
+/* el_entry_expire tells the entry that the hold deadline has passed. @thread io */
+void el_entry_expire(el_entry *entry);
+
+/* el_entry_watch_own_key tells the entry that its key was handed off, or lingers, so that it must
+ * be watched. @thread io */
+void el_entry_watch_own_key(el_entry *entry);
+
+/* el_entry_expedite makes all requests of the entry foreground requests, because a waiter of this
+ * client waits until the key of the entry is deleted. @thread io */
+void el_entry_expedite(el_entry *entry);
+
+/* ---- events of the session, and of other requests ---- */
+
+/* el_entry_find_key tells the entry that an audit has found a key of it. @thread io */
+void el_entry_find_key(el_entry *entry);
+
+/* el_entry_lose_key tells the entry that another request did not find its key with the
+ * create_revision |rev|. |is_detached|: that request found the key, but attached to another lease or
+ * to none. @thread io */
+void el_entry_lose_key(el_entry *entry, int64_t rev, bool is_detached);
+
+/* el_entry_key_checked tells the entry of |key| what a lease check has found: see
+ * el_client_session. @thread io */
+void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
+
+/* el_entry_end_session tells the entry that its session has ended. |end| says how. @thread io */
+void el_entry_end_session(el_entry *entry, el_session_end end);
+
+/* el_client_session_settle_proving tells the PROVING entries of |session| that their lease is
+ * proven, if it is proven now, and each CONFIRMING entry whose |since_ms| is not later than the last
+ * answered keepalive was sent that its lease was alive. @thread io */
+void el_client_session_settle_proving(el_client_session *session);
+
+/* el_entry_watch_size returns the bytes of one watch, for benchmarks. @thread any */
+size_t el_entry_watch_size(void);
+
+#endif
