@@ -181,10 +181,10 @@ return {
   {
     name = "a client looks for the key of a late enqueue for some seconds only",
     regression = 15,
-    file = "src/protocol/session.c",
-    from = "session->audit_at = now_ms + session->audit_interval_ms;",
-    to = [[session->audit_at = session->audit_interval_ms < AUDIT_MAX_MS
-                            ? now_ms + session->audit_interval_ms
+    file = "src/lock/session.c",
+    from = "lease->audit_at = now_ms + lease->audit_interval_ms;",
+    to = [[lease->audit_at = lease->audit_interval_ms < EL_AUDIT_LAST_MS
+                            ? now_ms + lease->audit_interval_ms
                             : 0;]],
     spec = "spec/lock/unanswered_requests_spec.lua",
   },
@@ -234,10 +234,10 @@ return {
   {
     name = "a lease call that succeeds does not clear the last error of the session",
     regression = 19,
-    file = "src/lock/session_driver.c",
-    from = [[  driver->last_error = *err;
+    file = "src/lock/session.c",
+    from = [[  session->last_error = *err;
 ]],
-    to = [[  if (err->code != EL_OK) driver->last_error = *err;
+    to = [[  if (err->code != EL_OK) session->last_error = *err;
 ]],
     spec = "spec/errors/causes_spec.lua",
   },
@@ -459,7 +459,7 @@ return {
     name = "a client that finds another cluster leaves its lease and its keys there",
     regression = 44,
     file = "src/lock/client.c",
-    from = [[  el_session_driver_abandon(cl->session.driver);
+    from = [[  el_session_abandon(&cl->session);
 ]],
     to = "",
     spec = "spec/cluster/wipe_spec.lua",
@@ -657,9 +657,9 @@ return {
   {
     name = "the lease of a lost hold is revoked before the lock delay is over",
     regression = 64,
-    file = "src/protocol/session.c",
-    from = "if (now_ms < session->keep_lease_until) return false;",
-    to = "if (now_ms < 0) return false;",
+    file = "src/lock/session.c",
+    from = "return now_ms >= session->lease.keep_until;",
+    to = "return now_ms >= 0 || session == NULL;",
     simulator = true,
   },
   {
@@ -863,9 +863,9 @@ function Child.reap(child)
   {
     name = "a lease that has ended ends the holds of its client one after the other",
     regression = 89,
-    file = "src/lock/session_driver.c",
-    from = "el_hold_deadline_end(driver->hold_deadline, loss);",
-    to = "if (loss == EL_LOSS_NONE) el_hold_deadline_end(driver->hold_deadline, loss);",
+    file = "src/lock/session.c",
+    from = "el_hold_deadline_end(session->published, loss);",
+    to = "if (loss == EL_LOSS_NONE) el_hold_deadline_end(session->published, loss);",
     spec = "spec/lock/lost_leases_spec.lua",
   },
   {
@@ -1589,7 +1589,7 @@ end]],
   {
     name = "the message of a loss does not tell that the server allows too few streams",
     regression = 195,
-    file = "src/lock/session_driver.c",
+    file = "src/lock/session.c",
     from = [[  if (err->code == EL_UNAVAILABLE &&
       el_keepalive_is_refused]],
     to = [[  if (false &&
@@ -1765,12 +1765,12 @@ end]],
   {
     name = "a keepalive is sent after the answer to the one before, and its read after that",
     regression = 231,
-    file = "src/protocol/session.c",
-    from = [[if (now_ms >= session->renew_at) {
-    send_keepalive(session, now_ms, out);
-    read_key(session, now_ms, out);]],
-    to = [[if (now_ms >= session->renew_at && session->keepalives == 0) {
-    send_keepalive(session, now_ms, out);]],
+    file = "src/lock/session.c",
+    from = [[if (now_ms >= lease->renew_at) {
+    send_keepalive(session, now_ms);
+    read_key(session, now_ms);]],
+    to = [[if (now_ms >= lease->renew_at && lease->keepalives == 0) {
+    send_keepalive(session, now_ms);]],
     spec = "spec/cluster/slow_connections_spec.lua",
   },
   {
@@ -1780,22 +1780,20 @@ end]],
   {
     name = "the read that proves a keepalive is sent after the answer to the keepalive",
     regression = 233,
-    file = "src/protocol/session.c",
-    from = [[    send_keepalive(session, now_ms, out);
-    read_key(session, now_ms, out);
+    file = "src/lock/session.c",
+    from = [[    send_keepalive(session, now_ms);
+    read_key(session, now_ms);
 ]],
-    to = [[    send_keepalive(session, now_ms, out);
+    to = [[    send_keepalive(session, now_ms);
 ]],
     spec = "spec/cluster/slow_connections_spec.lua",
   },
   {
     name = "the next keepalive is sent after the answer to the last one",
     regression = 234,
-    file = "src/protocol/session.c",
-    from = [[  session->renew_at = now_ms + interval_ms(session, session->ttl_ms);
-  push]],
-    to = [[  session->renew_at = INT64_MAX;
-  push]],
+    file = "src/lock/session.c",
+    from = "  lease->renew_at = now_ms + interval_ms(session, lease->ttl_ms);",
+    to = "  lease->renew_at = INT64_MAX;",
     spec = "spec/cluster/slow_connections_spec.lua",
   },
   {
@@ -1954,17 +1952,19 @@ end]],
   {
     name = "a wait goes on although answers take too long for the TTL",
     regression = 252,
-    file = "src/lock/session_driver.c",
-    from = "driver->news |= EL_SESSION_NEWS_TOO_SLOW;",
+    file = "src/lock/session.c",
+    from = "session->news |= EL_SESSION_NEWS_TOO_SLOW;",
     to = "",
     spec = "spec/cluster/slow_connections_spec.lua",
   },
   {
     name = "a lease is not renewed after its member was left, or the leader has changed",
     regression = 253,
-    file = "src/protocol/session.c",
-    from = "if (session->state == EL_SESSION_ALIVE) on_moved(session, now_ms);",
-    to = "(void)on_moved;",
+    file = "src/lock/session.c",
+    from = [[  if (el_session_is_alive(session)) {
+    renew_soon(lease,]],
+    to = [[  if (false) {
+    renew_soon(lease,]],
     spec = "spec/cluster/failover_spec.lua",
   },
   {
@@ -1986,8 +1986,8 @@ end]],
   {
     name = "a client that is closed during a lock delay forgets the puts of earlier waiters",
     regression = 256,
-    file = "src/lock/session_driver.c",
-    from = "if (el_session_driver_is_alive(driver) && session->has_put_in_doubt &&",
+    file = "src/lock/session.c",
+    from = "if (el_session_is_alive(session) && session->lease.has_put_in_doubt &&",
     to = "if (false &&",
     spec = "spec/lock/lock_delay_spec.lua",
   },

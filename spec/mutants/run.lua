@@ -1,7 +1,7 @@
 -- Mutation testing: changes files in random places, one place at a time, and reports the changes
 -- that neither the simulator nor a spec notices.
 --
---   make mutants FILES="src/protocol/session.c" SEED=1 N=20 LIMIT=12
+--   make mutants FILES="src/lock/session.c" SEED=1 N=20 LIMIT=12
 --
 -- The changes are made in a copy of the checkout. For each change, at most LIMIT specs are tried
 -- that run the changed line; those that run most lines of the file come first. A line that no test
@@ -42,7 +42,7 @@ local function read_files()
     assert(read_file(file), file .. ": there is no such file")
     files[#files + 1] = file
   end
-  assert(files[1], 'usage: make mutants FILES="src/protocol/session.c" SEED=1 N=20 LIMIT=12')
+  assert(files[1], 'usage: make mutants FILES="src/lock/session.c" SEED=1 N=20 LIMIT=12')
   return files
 end
 

@@ -13,7 +13,7 @@
 #include "lock/guarded.h"
 #include "lock/local_queue_driver.h"
 #include "lock/request_queue.h"
-#include "lock/session_driver.h"
+#include "lock/session.h"
 #include "lock/watcher.h"
 
 struct el_client {
@@ -28,7 +28,7 @@ struct el_client {
 
   /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
-  el_client_session session;
+  el_session session;
   el_alarms *alarms;
   /* is told when the channel fails over to another member */
   el_failover_listener failover;
@@ -48,23 +48,23 @@ static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_request_queue_wrong_cluster(cl->shared->requests);
   if (wrong == NULL || cl->has_left_cluster) return;
   cl->has_left_cluster = true;
-  el_session_driver_end_holds(cl->session.driver, EL_LOSS_CLUSTER);
+  el_session_end_holds(&cl->session, EL_LOSS_CLUSTER);
+  /* before the holds end, so that the session knows that there were some */
+  el_session_abandon(&cl->session);
   el_local_queues_leave_cluster(cl->shared->queues, wrong);
-  el_session_driver_abandon(cl->session.driver);
 }
 
 static void handle_news(el_client *cl) {
-  el_session_driver *driver = cl->session.driver;
-  unsigned news = el_session_driver_take_news(driver);
+  el_session *session = &cl->session;
+  unsigned news = el_session_take_news(session);
   if (news & EL_SESSION_NEWS_EXPIRED) {
     el_local_queues_expire(cl->shared->queues);
   }
   if (news & EL_SESSION_NEWS_ENDED) {
-    el_session_driver_end_holds(driver, EL_LOSS_REVOKED);
-    el_local_queues_end_session(cl->shared->queues,
-                                el_session_driver_end(driver));
+    el_session_end_holds(session, EL_LOSS_REVOKED);
+    el_local_queues_end_session(cl->shared->queues, session->lease.end);
     if (!cl->is_closing) {
-      el_session_driver_renew(driver);
+      el_session_renew(session);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
@@ -72,7 +72,7 @@ static void handle_news(el_client *cl) {
   }
   if (news & EL_SESSION_NEWS_TOO_SLOW) {
     el_local_queues_fail_waiting(cl->shared->queues,
-                                 el_session_driver_last_error(driver, 0));
+                                 el_session_last_error(session, 0));
   }
   if (news & EL_SESSION_NEWS_READY) {
     el_local_queues_start(cl->shared->queues);
@@ -91,7 +91,7 @@ static void fail_fast(el_client *cl) {
 }
 
 static bool is_settled(const el_client *cl) {
-  return !el_session_driver_has_news(cl->session.driver) &&
+  return cl->session.news == 0 &&
          el_local_queues_are_settled(cl->shared->queues) &&
          (cl->has_left_cluster ||
           el_request_queue_wrong_cluster(cl->shared->requests) == NULL);
@@ -100,10 +100,9 @@ static bool is_settled(const el_client *cl) {
 /* Tells whether the session has ended and nothing is left to delete. The end of the lease deletes
  * its keys. If the session has left its lease to expire, the entries delete their keys instead, so
  * none of them may be left. */
-static bool is_session_over(const el_client_session *session) {
-  return el_session_driver_is_over(session->driver) &&
-         (el_session_driver_end(session->driver) !=
-              EL_SESSION_END_LEFT_TO_EXPIRE ||
+static bool is_session_over(const el_session *session) {
+  return el_session_is_over(session) &&
+         (session->lease.end != EL_SESSION_END_LEFT_TO_EXPIRE ||
           session->users == 0);
 }
 
@@ -115,9 +114,9 @@ static void stop_if_closed(el_client *cl) {
   }
 }
 
-/* settle runs after every event on the I/O thread. A part must not be stepped while it carries out
- * its own actions. So the session collects what concerns the parts above it as news, and settle
- * passes the news on.
+/* settle runs after every event on the I/O thread. The session collects what concerns the parts above
+ * it as news, because its entries must not change while it handles an event, and settle passes the
+ * news on.
  *
  * The order of the steps is important:
  *  1. Losses come first. After the session has expired, no holder may look held and no waiter may
@@ -126,23 +125,21 @@ static void stop_if_closed(el_client *cl) {
  *     still look held while others are lost.
  *  2. The hold deadline is published after the lost locks are marked (see el_hold_deadline). The
  *     grants that it covers come after that.
- *  3. The local queues start their next waiters, because each step before may have freed an entry.
- *  4. The session learns how many keys are held, when that number is final. */
+ *  3. The local queues start their next waiters, because each step before may have freed an entry. */
 static void settle_once(el_client *cl) {
-  el_client_session *session = &cl->session;
+  el_session *session = &cl->session;
   leave_cluster(cl);
   handle_news(cl);
   fail_fast(cl);
-  el_session_driver_publish_hold_deadline(session->driver);
-  el_client_session_settle_proving(session);
+  el_session_publish_hold_deadline(session);
+  el_entry_settle_proving(session);
   el_local_queues_settle(cl->shared->queues);
   if (session->wanted && !cl->is_closing) {
-    el_session_driver_need(session->driver);
+    el_session_need(session);
   }
   session->wanted = false;
-  el_session_driver_update_holds(session->driver);
   if (session->users == 0) {
-    el_session_driver_set_unused(session->driver);
+    el_session_set_unused(session);
   }
 }
 
@@ -168,8 +165,7 @@ static void settle(void *arg) {
 
 /* ---- open and close ---- */
 
-static void on_key_found(el_client_session *session, int64_t lease,
-                         el_bytes key) {
+static void on_key_found(el_session *session, int64_t lease, el_bytes key) {
   el_local_queues_add_found_key(session->shared->queues, lease, key);
 }
 
@@ -179,7 +175,7 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
   const char *left = el_channel_address(cl->channel, member);
   cl->member = el_channel_member(cl->channel);
   if (cl->is_closing) return; /* the close has cancelled all calls */
-  el_session_driver_moved(cl->session.driver);
+  el_session_moved(&cl->session);
   if (cl->member == member) return; /* another connection to it */
   el_events_note(&cl->shared->events,
                  &(el_event){.kind = EL_EVENT_FAILOVER,
@@ -189,7 +185,7 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
 
 static void on_new_leader(el_failover_listener *listener) {
   el_client *cl = EL_CONTAINER_OF(listener, el_client, failover);
-  if (!cl->is_closing) el_session_driver_moved(cl->session.driver);
+  if (!cl->is_closing) el_session_moved(&cl->session);
 }
 
 static void on_authenticated(void *arg, int64_t took_ms) {
@@ -219,14 +215,14 @@ static void run_open(el_command *command) {
   shared->timers = timers;
   shared->requests = el_request_queue_new(shared);
   shared->watches = el_watches_new(shared->auth, timers);
-  cl->session = (el_client_session){
-      .shared = shared,
-      .watch_cache = el_watch_cache_new(shared->watches, timers),
-      .ttl_ms = options->plain.ttl_ms,
-      .lock_delay_ms = options->plain.lock_delay_ms,
-      .key_checked = el_entry_key_checked,
-      .found_key = on_key_found};
-  el_session_driver_init(&cl->session);
+  cl->session =
+      (el_session){.shared = shared,
+                   .watch_cache = el_watch_cache_new(shared->watches, timers),
+                   .ttl_ms = options->plain.ttl_ms,
+                   .lock_delay_ms = options->plain.lock_delay_ms,
+                   .key_checked = el_entry_key_checked,
+                   .found_key = on_key_found};
+  el_session_init(&cl->session);
   shared->queues = el_local_queues_new(&cl->session, &options->plain.handoff);
   cl->alarms = el_alarms_new(timers);
   el_options_free(options);
@@ -248,7 +244,7 @@ static void run_close(el_command *command) {
   cl->shared->closed = err;
   el_guarded_fail_all(cl->shared);
   el_watcher_close_all(cl->shared);
-  el_session_driver_close(cl->session.driver);
+  el_session_close(&cl->session);
   cl->close_timer.on_due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
                 el_now_ms() + cl->close_budget_ms);
@@ -258,7 +254,7 @@ static void run_close(el_command *command) {
  * is only freed. */
 static void on_stopping(void *arg) {
   el_client *cl = arg;
-  el_session_driver_stop(cl->session.driver);
+  el_session_stop(&cl->session);
   el_request_queue_stop(cl->shared->requests);
   el_auth_stop(cl->shared->auth);
 }
@@ -271,7 +267,7 @@ static void on_stopped(void *arg) {
   el_auth_free(cl->shared->auth);
   el_local_queues_free(cl->shared->queues);
   el_alarms_free(cl->alarms);
-  el_session_driver_free(cl->session.driver);
+  el_session_destroy(&cl->session);
   el_watcher_free_all(cl->shared);
   el_watch_cache_free(cl->session.watch_cache);
   el_watches_free(cl->shared->watches);

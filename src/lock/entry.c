@@ -46,7 +46,6 @@ static void list_as_proving(el_entry *entry, bool is_proving) {
  * for lease checks before its grant, and while its put is in flight, so that keepalives are proven
  * while the grant takes long. */
 static void set_state(el_entry *entry, el_entry_state state) {
-  el_session_driver *driver = entry->session->driver;
   bool is_listed = state == EL_ENTRY_PROVING || state == EL_ENTRY_HELD ||
                    state == EL_ENTRY_ENQUEUING || state == EL_ENTRY_TRYING ||
                    (state == EL_ENTRY_WAITING && entry->predecessor.rev == 0);
@@ -54,10 +53,10 @@ static void set_state(el_entry *entry, el_entry_state state) {
   list_as_proving(entry,
                   state == EL_ENTRY_PROVING || state == EL_ENTRY_CONFIRMING);
   if (is_listed) {
-    el_session_driver_add_key(driver, &entry->checked_key,
-                              state == EL_ENTRY_HELD);
+    el_session_add_key(entry->session, &entry->checked_key,
+                       state == EL_ENTRY_HELD);
   } else {
-    el_session_driver_remove_key(driver, &entry->checked_key);
+    el_session_remove_key(entry->session, &entry->checked_key);
   }
 }
 
@@ -89,7 +88,7 @@ static void note_result(el_entry *entry, const el_error *err) {
 }
 
 static int64_t proven_rev(const el_entry *entry, int64_t now_ms) {
-  return el_session_driver_proven_rev(entry->session->driver, now_ms);
+  return el_session_proven_rev(entry->session, now_ms);
 }
 
 /* ---- requests ---- */
@@ -473,7 +472,7 @@ static void report_sight(const el_entry *entry, const el_entry_answer *answer) {
                     .member = answer->member,
                     .term = answer->term,
                     .rev = answer->rev};
-  el_session_driver_add_sight(entry->session->driver, &sight);
+  el_session_add_sight(entry->session, &sight);
 }
 
 /* |answer| shows our key and no older key that blocks it. The lock is granted when the session has
@@ -498,8 +497,7 @@ static void on_first_in_queue(el_entry *entry, const el_entry_answer *answer,
 static void on_put_failed(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms) {
   if (!answer->outcome.is_definite) {
-    el_session_driver_signal(entry->session->driver, entry->keys.lease,
-                             EL_SESSION_ON_PUT_IN_DOUBT);
+    el_session_put_in_doubt(entry->session, entry->keys.lease);
   }
   if (!entry->is_wanted) {
     release_next(entry);
@@ -695,8 +693,7 @@ static void on_delete_answer(el_entry *entry, const el_entry_answer *answer,
              entry->may_be_deleted && !entry->has_session_ended) {
     set_state(entry, EL_ENTRY_CONFIRMING);
     entry->since_ms = now_ms;
-    el_session_driver_signal(entry->session->driver, entry->keys.lease,
-                             EL_SESSION_ON_CONFIRM);
+    el_session_confirm(entry->session, entry->keys.lease);
   } else {
     end_release(entry, answer->is_deleted || (entry->may_be_deleted &&
                                               !entry->has_lease_ended_early));
@@ -741,7 +738,7 @@ static void on_request_answer(el_entry *entry, el_request_kind kind,
 static void tell_lease_gone(const el_entry *entry, const el_error *err,
                             el_entry_answer *seen) {
   seen->outcome.is_definite = seen->outcome.is_retriable = true;
-  el_session_driver_lease_gone(entry->session->driver, entry->keys.lease, err);
+  el_session_lease_gone(entry->session, entry->keys.lease, err);
 }
 
 /* Gives our key another name, because user data has its name. The key was not put, so the failure
@@ -950,10 +947,12 @@ void el_entry_end_max_hold(el_entry *entry) {
 /* The holder may not know yet that its hold has expired, and its last writes may be in flight. So
  * the lock is not granted again before the lock delay is over, as after a crash. */
 static void start_lock_delay(el_entry *entry) {
+  int64_t end_ms = el_now_ms() + entry->session->lock_delay_ms;
   unwatch(entry);
   set_state(entry, EL_ENTRY_LOCK_DELAY);
   entry->is_wanted = false;
-  set_timer(entry, el_now_ms() + entry->session->lock_delay_ms);
+  set_timer(entry, end_ms);
+  el_session_keep_lease(entry->session, end_ms);
 }
 
 void el_entry_expire(el_entry *entry) {
@@ -1034,13 +1033,13 @@ static void on_lease_confirmed(el_entry *entry) {
   end(entry);
 }
 
-void el_client_session_settle_proving(el_client_session *session) {
+void el_entry_settle_proving(el_session *session) {
   int64_t now_ms = el_now_ms(), renewed_ms;
   bool is_proven;
   el_entry *entry, *next;
   if (TAILQ_EMPTY(&session->proving)) return;
-  is_proven = el_session_driver_is_proven(session->driver, now_ms);
-  renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
+  is_proven = el_session_is_proven(session, now_ms);
+  renewed_ms = el_session_renewal_sent_ms(session);
   for (entry = TAILQ_FIRST(&session->proving); entry != NULL; entry = next) {
     next = TAILQ_NEXT(entry, proving_link);
     if (entry->state == EL_ENTRY_PROVING) {
@@ -1124,10 +1123,10 @@ bool el_entry_is_definite(const el_entry *entry) {
 
 /* ---- life ---- */
 
-void el_entry_init(el_entry *entry, el_client_session *session, el_bytes name,
+void el_entry_init(el_entry *entry, el_session *session, el_bytes name,
                    const el_queue_key *queue_key) {
   el_queue_key own = *queue_key;
-  own.lease = el_session_driver_lease(session->driver);
+  own.lease = session->lease.id;
   entry->session = session;
   entry->slot = own.slot;
   el_keys_init(&entry->keys, name, &own);
@@ -1139,7 +1138,7 @@ void el_entry_destroy(el_entry *entry) {
   stop_timer(entry);
   stop_watch(entry);
   list_as_proving(entry, false);
-  el_session_driver_remove_key(entry->session->driver, &entry->checked_key);
+  el_session_remove_key(entry->session, &entry->checked_key);
   el_keys_destroy(&entry->keys);
   free(entry->last_error);
 }

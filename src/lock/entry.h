@@ -38,7 +38,7 @@
 #include <sys/queue.h>
 
 #include "etcd/watch.h"
-#include "lock/session_driver.h"
+#include "lock/session.h"
 #include "protocol/key.h"
 #include "protocol/lock_txn.h"
 #include "protocol/loss.h"
@@ -109,7 +109,7 @@ typedef struct el_entry_events {
 /* el_entry is one entry; embedded in an entry of the local queue. Times are el_now_ms. The bit
  * fields save memory: a client may have thousands of entries. */
 struct el_entry {
-  el_client_session *session;
+  el_session *session;
   el_keys keys; /* the keys of the entry in etcd, with its lease and its mode */
   /* the value that an enqueue or a try puts; owned by the waiter */
   el_bytes value;
@@ -162,7 +162,7 @@ struct el_entry {
 
 /* el_entry_init sets |entry| to an IDLE entry of |session|, which is alive, for the lock |name|. Of
  * |queue_key| only slot, mode and permits are used. @thread io */
-void el_entry_init(el_entry *entry, el_client_session *session, el_bytes name,
+void el_entry_init(el_entry *entry, el_session *session, el_bytes name,
                    const el_queue_key *queue_key);
 
 /* el_entry_destroy frees what |entry| owns. No request of the entry may be in flight. @thread io */
@@ -213,16 +213,16 @@ void el_entry_find_key(el_entry *entry);
 void el_entry_lose_key(el_entry *entry, int64_t rev, bool is_detached);
 
 /* el_entry_key_checked tells the entry of |key| what a lease check has found: see
- * el_client_session. @thread io */
+ * el_session. @thread io */
 void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
 
 /* el_entry_end_session tells the entry that its session has ended. |end| says how. @thread io */
 void el_entry_end_session(el_entry *entry, el_session_end end);
 
-/* el_client_session_settle_proving tells the PROVING entries of |session| that their lease is
+/* el_entry_settle_proving tells the PROVING entries of |session| that their lease is
  * proven, if it is proven now, and each CONFIRMING entry whose |since_ms| is not later than the last
  * answered keepalive was sent that its lease was alive. @thread io */
-void el_client_session_settle_proving(el_client_session *session);
+void el_entry_settle_proving(el_session *session);
 
 /* el_entry_watch_size returns the bytes of one watch, for benchmarks. @thread any */
 size_t el_entry_watch_size(void);

@@ -13,8 +13,8 @@
 #include "base/timer.h"
 #include "lock/shared.h"
 
-/* el_lease_revocations is the lease revocation queue of one session; embedded in the session
- * driver. */
+/* el_lease_revocations is the lease revocation queue of one session; embedded in
+ * el_session. */
 typedef struct el_lease_revocations {
   el_shared *shared;
   STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */

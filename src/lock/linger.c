@@ -99,8 +99,8 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
 /* A re-take of a lingering key sends no request, and a watch may be silent: a proxy may hold its
  * events back. So another client that waits is looked for every third of the TTL, too. */
 static void look_later(el_linger *linger) {
-  const el_client_session *session = linger->entry->session;
-  int64_t ttl_ms = el_session_driver_session(session->driver)->ttl_ms;
+  const el_session *session = linger->entry->session;
+  int64_t ttl_ms = session->lease.ttl_ms;
   el_timers_set(session->shared->timers, &linger->look,
                 el_now_ms() + ttl_ms / 3);
 }
@@ -131,7 +131,7 @@ el_linger *el_linger_start(el_entry *entry,
 }
 
 void el_linger_stop(el_linger *linger) {
-  const el_client_session *session;
+  const el_session *session;
   if (linger == NULL) return;
   session = linger->entry->session;
   el_watch_stop(session->shared->watches, &linger->watch);

@@ -68,7 +68,7 @@ typedef struct slot_set {
 } slot_set;
 
 struct el_local_queues {
-  el_client_session *session;
+  el_session *session;
   el_handoff_limits limits;
   struct queue_list settled, changed;
   el_queue_name *names;     /* finds a queue by its names */
@@ -253,10 +253,9 @@ static void step(queue_driver *queue, const el_local_event *event) {
   el_local_actions *actions = &queues->actions;
   el_local_context now = {.now_ms = el_now_ms(), .limits = &queues->limits};
   if (queue != queues->orphans) {
-    now.has_lease = queues->closed.code == EL_OK &&
-                    el_session_driver_is_alive(queues->session->driver);
-    now.is_proven =
-        el_session_driver_is_proven(queues->session->driver, now.now_ms);
+    now.has_lease =
+        queues->closed.code == EL_OK && el_session_is_alive(queues->session);
+    now.is_proven = el_session_is_proven(queues->session, now.now_ms);
     now.has_conflicting_waiter = is_wanted_elsewhere(queue, event);
     now.has_conflicting_delete = must_defer(queue, first_waiting(queue, event));
   }
@@ -469,10 +468,10 @@ static uint32_t pick_slot(el_entry *entry) {
 static const el_error *find_last_error(const queue_driver *queue,
                                        const client_entry *at,
                                        int64_t since_ms) {
-  const el_client_session *session = queue->queues->session;
+  const el_session *session = queue->queues->session;
   const el_error *cause;
   if (at != NULL && at->entry.last_error != NULL) return at->entry.last_error;
-  cause = el_session_driver_last_error(session->driver, since_ms);
+  cause = el_session_last_error(session, since_ms);
   if (cause == NULL && el_contact_is_lost(&session->shared->contact)) {
     cause = &session->shared->contact.error;
   }
@@ -670,8 +669,7 @@ static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
                    .held_rev = at->entry.watch_rev,
                    .mod_rev = mod_rev,
                    .keys = &at->entry.keys,
-                   .deadline = el_session_driver_hold_deadline(
-                       queue->queues->session->driver)};
+                   .deadline = queue->queues->session->published};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
@@ -903,10 +901,10 @@ static void expedite(const queue_driver *queue) {
 
 static void check(const queue_driver *queue) {
 #ifndef NDEBUG
-  el_local_context now = {
-      .has_lease = queue->queues->closed.code == EL_OK &&
-                   el_session_driver_is_alive(queue->queues->session->driver),
-      .has_conflicting_delete = queue->is_deferred};
+  el_local_context now = {.has_lease =
+                              queue->queues->closed.code == EL_OK &&
+                              el_session_is_alive(queue->queues->session),
+                          .has_conflicting_delete = queue->is_deferred};
   assert(queue->queues->closed.code != EL_OK ||
          el_local_queue_check(&queue->local, &now) == NULL);
 #else
@@ -918,13 +916,13 @@ static void check(const queue_driver *queue) {
  * entries. An entry outlives its last waiter until its key is deleted, so |queue| lives until then,
  * too. */
 static void settle(queue_driver *queue) {
-  el_client_session *session = queue->queues->session;
+  el_session *session = queue->queues->session;
   client_entry *at, *next;
   bool is_wanted;
   step_kind(queue, EL_LOCAL_ON_SETTLE);
   check(queue);
   is_wanted = !TAILQ_EMPTY(&queue->local.waiting);
-  if (is_wanted && !el_session_driver_is_alive(session->driver) &&
+  if (is_wanted && !el_session_is_alive(session) &&
       !el_local_queue_is_in_use(&queue->local)) {
     session->wanted = true;
   }
@@ -1088,7 +1086,7 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 
 /* ---- life ---- */
 
-el_local_queues *el_local_queues_new(el_client_session *session,
+el_local_queues *el_local_queues_new(el_session *session,
                                      const el_handoff_limits *limits) {
   static const el_entry_events entry_events = {
       granted, failed,     must_restart,      lost,     released,

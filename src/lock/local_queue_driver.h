@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "lock/entry.h"
-#include "lock/session_driver.h"
+#include "lock/session.h"
 #include "lock/waiter.h"
 
 /* el_local_queues is the set of all local queues of one client. */
@@ -19,7 +19,7 @@ typedef struct el_local_queues el_local_queues;
 
 /* el_local_queues_new returns an empty set of local queues. The entries of the queues belong to
  * |session|, which must outlive the set. |limits| is the handoff budget. @thread io */
-el_local_queues *el_local_queues_new(el_client_session *session,
+el_local_queues *el_local_queues_new(el_session *session,
                                      const el_handoff_limits *limits);
 
 /* el_local_queues_free frees |queues| with all its local queues and entries. A release that etcd
