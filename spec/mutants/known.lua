@@ -376,7 +376,7 @@ return {
   {
     name = "each multi-lock puts keys with new names",
     regression = 35,
-    file = "src/lock/local_queue_driver.c",
+    file = "src/lock/local_queue.c",
     from = [[uint32_t i = 0;
   while (i < slots->n]],
     to = [[uint32_t i = slots->n;
@@ -641,17 +641,17 @@ return {
   {
     name = "a try without an answer returns \"timeout\" if etcd has answered other requests",
     regression = 63,
-    file = "src/lock/local_queue_driver.c",
-    from = "!waiter->local.try_once && (is_held || has_answered(waiter, at) ||",
+    file = "src/lock/lock_messages.c",
+    from = "!waiter->try_once && (is_held || has_answered(waiter, at) ||",
     to = "(is_held || has_answered(waiter, at) ||",
     spec = "spec/lock/unanswered_requests_spec.lua",
   },
   {
     name = "a try is \"locked\" beside an owner of its client that has no answer either",
     regression = 63,
-    file = "src/lock/local_queue_driver.c",
+    file = "src/lock/lock_messages.c",
     from = "if (doubt != NULL) {",
-    to = "if (doubt != NULL && action == NULL) {",
+    to = "if (doubt != NULL && waiter == NULL) {",
     spec = "spec/lock/unanswered_requests_spec.lua",
   },
   {
@@ -673,9 +673,9 @@ return {
   {
     name = "a lingering key of this client is not deleted for a wait in another mode",
     regression = 66,
-    file = "src/lock/local_queue_driver.c",
-    from = "visit_conflicting(waiter->queue, contend);",
-    to = "if (waiter->timeout_ms < -1) visit_conflicting(waiter->queue, contend);",
+    file = "src/lock/local_queue.c",
+    from = "visit_conflicting(queue, contend);",
+    to = "if (waiter->timeout_ms < -1) visit_conflicting(queue, contend);",
     simulator = true,
   },
   {
@@ -690,10 +690,9 @@ return {
   {
     name = "a lock that only lingers counts as held",
     regression = 68,
-    file = "src/lock/local_queue_driver.c",
-    from = "if (how != EL_LEAVE_LOST) EL_COUNT(counters_of(waiter->queue), held, -1);",
-    to = [[if (how != EL_LEAVE_LOST && waiter->local.linger_ms == 0)
-      EL_COUNT(counters_of(waiter->queue), held, -1);]],
+    file = "src/lock/local_queue.c",
+    from = "EL_COUNT(counters_of(queue), held, -1);",
+    to = "if (waiter->linger_ms == 0) EL_COUNT(counters_of(queue), held, -1);",
     simulator = true,
   },
   {
@@ -1569,7 +1568,7 @@ end]],
   {
     name = "a wait without a timeout ends after 5 s although the client is about to connect",
     regression = 192,
-    file = "src/lock/local_queue_driver.c",
+    file = "src/lock/local_queue.c",
     from = "    if (waiter->timeout_ms < limit_ms) {",
     to = "    if (false) {",
     spec = "spec/cluster/slow_connections_spec.lua",
@@ -1944,7 +1943,7 @@ end]],
   {
     name = "the release of an owner just before a timeout does not count as an answer",
     regression = 251,
-    file = "src/lock/local_queue_driver.c",
+    file = "src/lock/lock_messages.c",
     from = "was_held_since(waiter->queue, since_ms) ||",
     to = "",
     spec = "spec/lock/unanswered_requests_spec.lua",

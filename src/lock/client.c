@@ -11,7 +11,7 @@
 #include "lock/alarms.h"
 #include "lock/entry.h"
 #include "lock/guarded.h"
-#include "lock/local_queue_driver.h"
+#include "lock/local_queue.h"
 #include "lock/request_queue.h"
 #include "lock/session.h"
 #include "lock/watcher.h"
@@ -75,7 +75,7 @@ static void handle_news(el_client *cl) {
                                  el_session_last_error(session, 0));
   }
   if (news & EL_SESSION_NEWS_READY) {
-    el_local_queues_start(cl->shared->queues);
+    el_local_queues_mark_changed(cl->shared->queues);
   }
 }
 
@@ -115,8 +115,8 @@ static void stop_if_closed(el_client *cl) {
 }
 
 /* settle runs after every event on the I/O thread. The session collects what concerns the parts above
- * it as news, because its entries must not change while it handles an event, and settle passes the
- * news on.
+ * it as news, because its entries must not change during an event of the session, and settle passes
+ * the news on.
  *
  * The order of the steps is important:
  *  1. Losses come first. After the session has expired, no holder may look held and no waiter may

@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
-#include "lock/local_queue.h"
 #include "protocol/lock_txn.h"
 
 typedef struct contention_query {
@@ -22,7 +21,8 @@ typedef struct contention_query {
 
 struct el_linger {
   el_entry *entry;
-  void (*notify)(el_entry *entry, int kind);
+  void (*on_contender)(el_entry *entry);
+  void (*on_end)(el_entry *entry);
   el_watch watch;
   contention_query *query; /* NULL: none is in flight */
   el_timer end;
@@ -39,7 +39,7 @@ static void end_query(const contention_query *query,
     el_entry_lose_key(entry, query->rev, detached);
   } else if (behind == EL_CONTENTION_WAITERS ||
              (behind == EL_CONTENTION_UNKNOWN && !query->is_repeated)) {
-    query->linger->notify(entry, EL_LOCAL_ON_CONTENDER);
+    query->linger->on_contender(entry);
   }
 }
 
@@ -85,11 +85,11 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
     case EL_WATCH_PUT:
       if (!el_bytes_are_equal(event->key, el_keys_own(&entry->keys)) &&
           el_conflict_is_waiter(&entry->keys, event->key, event->lease)) {
-        linger->notify(linger->entry, EL_LOCAL_ON_CONTENDER);
+        linger->on_contender(linger->entry);
       }
       return;
     case EL_WATCH_REFUSED:
-      linger->notify(linger->entry, EL_LOCAL_ON_CONTENDER);
+      linger->on_contender(linger->entry);
       return;
     case EL_WATCH_DELETED:
       return;
@@ -111,17 +111,19 @@ static void on_look(el_timer *timer) {
   look_later(linger);
 }
 
-static void on_end(el_timer *timer) {
+static void on_end_due(el_timer *timer) {
   el_linger *linger = EL_CONTAINER_OF(timer, el_linger, end);
-  linger->notify(linger->entry, EL_LOCAL_ON_TIMER);
+  linger->on_end(linger->entry);
 }
 
 el_linger *el_linger_start(el_entry *entry,
-                           void (*notify)(el_entry *entry, int kind)) {
+                           void (*on_contender)(el_entry *entry),
+                           void (*on_end)(el_entry *entry)) {
   el_linger *linger = el_alloc(sizeof *linger);
   linger->entry = entry;
-  linger->notify = notify;
-  linger->end.on_due = on_end;
+  linger->on_contender = on_contender;
+  linger->on_end = on_end;
+  linger->end.on_due = on_end_due;
   linger->look.on_due = on_look;
   linger->watch.on_event = on_watch_event;
   el_watch_start_prefix(entry->session->shared->watches, &linger->watch,

@@ -10,19 +10,20 @@
 
 #include "lock/entry.h"
 
-/* el_linger belongs to one entry, from EL_LOCAL_START_WATCH to EL_LOCAL_STOP_WATCH. */
+/* el_linger belongs to one entry. */
 typedef struct el_linger el_linger;
 
-/* el_linger_start watches the queue of |entry|'s key. |notify| is called with
- * EL_LOCAL_ON_CONTENDER or EL_LOCAL_ON_TIMER; it may stop the el_linger. @thread io */
+/* el_linger_start watches the queue of |entry|'s key. |on_contender| is called when a key waits, or
+ * may wait, for the key of |entry|; |on_end| at the time of el_linger_set_end. Either may stop the
+ * el_linger. @thread io */
 el_linger *el_linger_start(el_entry *entry,
-                           void (*notify)(el_entry *entry, int kind));
+                           void (*on_contender)(el_entry *entry),
+                           void (*on_end)(el_entry *entry));
 
 /* el_linger_stop stops and frees |linger|; NULL does nothing. @thread io */
 void el_linger_stop(el_linger *linger);
 
-/* el_linger_set_end has EL_LOCAL_ON_TIMER reported at |at_ms| (el_now_ms); 0: not any more.
- * @thread io */
+/* el_linger_set_end has |on_end| called at |at_ms| (el_now_ms); 0: not any more. @thread io */
 void el_linger_set_end(el_linger *linger, int64_t at_ms);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/completion.h"
 #include "base/container_of.h"
-#include "lock/local_queue_driver.h"
+#include "lock/local_queue.h"
 
 /* What answers have told about keys of other clients. The I/O thread sets the fields; any thread
  * takes and frees what they point to. */
@@ -357,9 +357,9 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   lk->waiter.events = &waiter_events;
   lk->waiter.mode = (uint8_t)options->mode;
   lk->waiter.permits = options->permits;
-  lk->waiter.local.linger_ms = (int32_t)options->linger_ms;
-  lk->waiter.local.try_once = options->try_once;
-  lk->waiter.local.is_share_only = options->must_share;
+  lk->waiter.linger_ms = (int32_t)options->linger_ms;
+  lk->waiter.try_once = options->try_once;
+  lk->waiter.is_share_only = options->must_share;
   lk->waiter.timeout_ms = options->timeout_ms;
   lk->waiter.deadline_ms =
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
@@ -503,7 +503,7 @@ bool el_lock_drop(el_lock *lk) {
 
 /* ---- read fields ---- */
 
-bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.has_waited; }
+bool el_lock_waited(const el_lock *lk) { return lk->waiter.has_waited; }
 
 el_holder *el_lock_take_holder(el_lock *lk) {
   sightings *seen = lk->seen;

@@ -1,6 +1,6 @@
 /* lock: one acquisition of a lock, and the hold that it leads to.
  *
- * A Lua thread makes an el_lock, and the I/O thread serves it (local_queue_driver.h). Lua reads the
+ * A Lua thread makes an el_lock, and the I/O thread serves it (local_queue.h). Lua reads the
  * state and the hold deadline, which are atomic. All other results are written before an event of
  * the completion. An el_lock is reference-counted, because either thread may be done with it first.
  *

@@ -1,6 +1,7 @@
 /* lock_names: the local queues of one client, by the names of their locks. */
 #include "lock/lock_names.h"
 
+#include "lock/local_queue_int.h"
 #include "protocol/conflict_matrix.h"
 
 /* An entry of a semaphore or a writer may have a slot, but its queue has none. */
@@ -55,7 +56,7 @@ el_local_queue *el_lock_names_find(const el_queue_name *names, el_bytes name,
 }
 
 bool el_lock_names_visit(const el_queue_name *names, const el_queue_name *place,
-                         bool (*visit)(const el_local_queue *queue)) {
+                         bool (*visit)(el_local_queue *queue)) {
   el_mode mode = (el_mode)place->queue->mode;
   const el_queue_name *other = find(names, place->hh.key, place->hh.keylen);
   for (; other != NULL; other = other->next) {

@@ -7,14 +7,15 @@
 
 #include "base/hash.h"
 #include "protocol/key.h"
-#include "lock/local_queue.h"
+
+struct el_local_queue;
 
 /* el_queue_name is one of the names of a local queue; embedded in the owner of the queue. The queue
  * of a multi-lock has several. The first queue of each name is in a hash table, which is NULL while
  * it is empty. */
 typedef struct el_queue_name el_queue_name;
 struct el_queue_name {
-  el_local_queue *queue;
+  struct el_local_queue *queue;
   el_queue_name *next; /* another queue of the same name; NULL: none */
   UT_hash_handle hh;
 };
@@ -22,19 +23,20 @@ struct el_queue_name {
 /* el_lock_names_add adds |queue| to the queues of |name|, by |place|. |name| must outlive it.
  * @thread io */
 void el_lock_names_add(el_queue_name **names, el_bytes name,
-                       el_queue_name *place, el_local_queue *queue);
+                       el_queue_name *place, struct el_local_queue *queue);
 
 /* el_lock_names_remove removes the queue of |place| from the queues of that name. @thread io */
 void el_lock_names_remove(el_queue_name **names, el_queue_name *place);
 
 /* el_lock_names_find returns the local queue to which the key |where| of the lock |name| belongs;
  * NULL: there is none. @thread io */
-el_local_queue *el_lock_names_find(const el_queue_name *names, el_bytes name,
-                                   const el_queue_key *where);
+struct el_local_queue *el_lock_names_find(const el_queue_name *names,
+                                          el_bytes name,
+                                          const el_queue_key *where);
 
 /* el_lock_names_visit calls |visit| for each other queue of the same name that conflicts with the
  * queue of |place|, until a call returns true. Returns whether a call did. @thread io */
 bool el_lock_names_visit(const el_queue_name *names, const el_queue_name *place,
-                         bool (*visit)(const el_local_queue *queue));
+                         bool (*visit)(struct el_local_queue *queue));
 
 #endif

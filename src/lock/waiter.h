@@ -1,21 +1,29 @@
 /* waiter: one acquisition of a lock, as the local queue sees it while it waits and while it holds.
  *
- * el_waiter is not declared in lock.h because the local queues (local_queue_driver.h) are below
- * lock.h and may not include it. An el_lock embeds its el_waiter, and the local queue reports to
- * the el_lock by function pointers. */
+ *   WAITING -> ENQUEUED -> HOLDING -> RELEASING -> OUT
+ *      |          |           |
+ *      |          |           +-> OUT: lost, or the key was handed off, shared or lingers
+ *      +----------+-> OUT: failed
+ *
+ * An el_lock embeds its el_waiter. The local queues are below lock.h and may not include it, so
+ * they report to the el_lock by function pointers. */
 #ifndef ETCDLOCK_LOCK_WAITER_H
 #define ETCDLOCK_LOCK_WAITER_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/timer.h"
-#include "lock/local_queue.h"
 #include "lock/shared.h"
 #include "protocol/key.h"
+#include "protocol/loss.h"
 
 typedef struct el_waiter el_waiter;
+
+TAILQ_HEAD(el_waiter_list, el_waiter);
 
 /* el_grant describes a new hold; the argument of |granted|, valid during that call only. */
 typedef struct el_grant {
@@ -26,7 +34,8 @@ typedef struct el_grant {
   el_hold_deadline *deadline; /* the hold deadline of the key's session */
 } el_grant;
 
-/* el_waiter_events holds the functions that the local queue calls, on the I/O thread. */
+/* el_waiter_events holds the functions that the local queue calls, on the I/O thread. They must not
+ * call the local queue. */
 typedef struct el_waiter_events {
   void (*granted)(el_waiter *waiter, const el_grant *grant);
   void (*failed)(el_waiter *waiter, const el_error *err);
@@ -48,11 +57,9 @@ typedef struct el_waiter_events {
   void (*saw_other_permits)(el_waiter *waiter, const el_holder *other);
 } el_waiter_events;
 
-/* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set
- * before el_waiter_join. After that only the I/O thread changes the fields. */
+/* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |is_share_only| are
+ * set before el_waiter_join; the others are zero. After that only the I/O thread changes them. */
 struct el_waiter {
-  /* the waiter as local_queue.h sees it, with the options of the wait */
-  el_acquisition local;
   const el_waiter_events *events;
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
   /* owned; the value that the enqueue puts; freed at the grant */
@@ -61,13 +68,32 @@ struct el_waiter {
    * reached */
   int64_t timeout_ms;
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
-  uint8_t mode;        /* el_mode */
-  uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
+  /* milliseconds for which the key stays after the unlock; 0: it is deleted at once */
+  int32_t linger_ms;
+  uint16_t permits;  /* EL_MODE_PERMIT: size of the semaphore */
+  uint8_t mode;      /* el_mode */
+  bool try_once : 1; /* fail instead of waiting */
+  /* a reader that must not wait behind a writer, because that would deadlock: it only takes a lock
+   * that is free, or shares a read hold of this client */
+  bool is_share_only : 1;
 
-  /* Used by the local queue only. */
-  struct el_queue_driver *queue; /* NULL until the waiter joins one */
+  /* The local queue sets the fields below. */
+
+  /* another waiter or client had the lock when this one joined */
+  bool has_waited : 1;
+  enum {
+    EL_WAITER_OUT,      /* in no queue */
+    EL_WAITER_WAITING,  /* waits for an entry */
+    EL_WAITER_ENQUEUED, /* has an entry that is not granted yet */
+    EL_WAITER_HOLDING,
+    EL_WAITER_RELEASING /* the key of its entry is being deleted */
+  } state : 8;
+  /* WAITING, ENQUEUED, HOLDING: the queue; else it may be gone */
+  struct el_local_queue *queue;
+  struct el_local_entry *entry; /* ENQUEUED, HOLDING, RELEASING; else NULL */
   /* due at the deadline of the wait; during the hold, at the end of max_hold */
   el_timer timer;
+  TAILQ_ENTRY(el_waiter) link;
 };
 
 #endif

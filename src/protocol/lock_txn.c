@@ -236,7 +236,7 @@ static size_t compare_guard(const el_keys *keys, int64_t guard,
  * branch deletes our other keys and the markers, because no later request would. These keys cannot
  * belong to another hold: a marker's name contains the create_revision, and the slot of a
  * multi-lock is not used again while this request may be applied later (slot_set in
- * lock/local_queue_driver.c). The transaction reads our keys before it deletes them: if one was not
+ * lock/local_queue.c). The transaction reads our keys before it deletes them: if one was not
  * attached to our lease, the hold had been lost. */
 static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
   EL_UNINITIALIZED el_key_range markers[EL_CONFLICT_RANGES_MAX];
