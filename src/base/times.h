@@ -183,7 +183,7 @@ enum {
   /* The longest sleep in gRPC while a timer is set. gRPC sleeps by a clock that stands still while
    * the machine is suspended, so a timer is late by at most this time then. */
   EL_SLEEP_MOST_MS = 1000,
-  /* A session that is stepped later than this has stood still; less may be due to a busy machine. */
+  /* A session whose timer runs later than this has stood still; less may be due to a busy machine. */
   EL_STANDSTILL_MS = 1000,
   /* How long no thread drives the loop after a Lua thread has released it: most Lua threads that
    * make another request do so sooner. */

@@ -15,19 +15,19 @@
 /* ---- the frame of an event ---- */
 
 static void begin(el_entry *entry) {
-  assert(!entry->is_stepped);
-  entry->is_stepped = true;
+  assert(!entry->is_in_event);
+  entry->is_in_event = true;
 }
 
 static void end(el_entry *entry) {
-  entry->is_stepped = false;
+  entry->is_in_event = false;
   entry->session->entry_events->stepped(entry); /* may free |entry| */
 }
 
 /* Returns the functions for a report, which is the last act of the event. */
 static const el_entry_events *report(el_entry *entry) {
-  assert(entry->is_stepped);
-  entry->is_stepped = false;
+  assert(entry->is_in_event);
+  entry->is_in_event = false;
   return entry->session->entry_events;
 }
 
@@ -175,7 +175,7 @@ static void send_read(el_entry *entry, bool is_serializable) {
 
 /* Returns the milliseconds after which an entry that waits reads again if no event comes. */
 static int64_t reread_ms(const el_entry *entry) {
-  int64_t ttl_ms = entry->session->ttl_ms;
+  int64_t ttl_ms = entry->session->lease.ttl_ms;
   return ttl_ms > EL_REREAD_MS ? ttl_ms : EL_REREAD_MS;
 }
 
@@ -777,6 +777,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   }
   el_lock_txn_read(&entry->keys, &out->what, entry->rev, entry->value, answer,
                    &seen);
+  begin(entry);
   note_result(entry, &answer->err);
   if (answer->err.is_lease_gone) tell_lease_gone(entry, &answer->err, &seen);
   if (seen.outcome.is_done) {
@@ -786,7 +787,6 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   if (seen.is_name_taken) change_name(entry, &seen);
   el_txn_answer_free(answer);
   free(out);
-  begin(entry);
   on_request_answer(entry, kind, &seen, el_now_ms());
   end(entry);
 }
@@ -947,17 +947,16 @@ void el_entry_end_max_hold(el_entry *entry) {
 /* The holder may not know yet that its hold has expired, and its last writes may be in flight. So
  * the lock is not granted again before the lock delay is over, as after a crash. */
 static void start_lock_delay(el_entry *entry) {
-  int64_t end_ms = el_now_ms() + entry->session->lock_delay_ms;
   unwatch(entry);
   set_state(entry, EL_ENTRY_LOCK_DELAY);
   entry->is_wanted = false;
-  set_timer(entry, end_ms);
-  el_session_keep_lease(entry->session, end_ms);
+  set_timer(entry, el_now_ms() + entry->session->lock_delay_ms);
 }
 
 void el_entry_expire(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_HELD) {
+    el_session_check_expiry(entry->session);
     if (entry->session->lock_delay_ms != 0) {
       start_lock_delay(entry);
     } else {
@@ -1044,7 +1043,8 @@ void el_entry_settle_proving(el_session *session) {
     next = TAILQ_NEXT(entry, proving_link);
     if (entry->state == EL_ENTRY_PROVING) {
       if (is_proven) on_lease_proven(entry, now_ms);
-    } else if (renewed_ms >= entry->since_ms) {
+    } else if (entry->state == EL_ENTRY_CONFIRMING &&
+               renewed_ms >= entry->since_ms) {
       on_lease_confirmed(entry);
     }
   }

@@ -26,9 +26,10 @@
  * then on the session audits its lease. If an audit finds a key of an idle entry, the entry reads
  * the key (AUDITING) and deletes it.
  *
- * Each function below whose comment says "tells the entry" is an event. The entry reports to the
- * local queue (el_entry_events) only as the last act of an event, when its state is final. So the
- * local queue may give the entry another event during the report.
+ * An event is an answer, a change of a watched key, a timer that is due, or a function below whose
+ * comment says "tells the entry". The entry reports to the local queue only as the last act of an
+ * event, when its state is final. So the local queue may give the entry another event during the
+ * report.
  */
 #ifndef ETCDLOCK_LOCK_ENTRY_H
 #define ETCDLOCK_LOCK_ENTRY_H
@@ -83,8 +84,8 @@ typedef enum el_entry_ending {
   EL_ENTRY_NOT_DELETED
 } el_entry_ending;
 
-/* el_entry_events holds the functions by which an entry reports to the local queue. They are called
- * on the I/O thread. */
+/* el_entry_events holds the functions that an entry calls, on the I/O thread. The first five are
+ * reports, one at most in each event. They must not free the entry. */
 typedef struct el_entry_events {
   void (*granted)(el_entry *entry); /* the caller holds the lock */
   void (*failed)(el_entry *entry, el_entry_failure why);
@@ -95,6 +96,8 @@ typedef struct el_entry_events {
   /* stepped is called after each event, because the entry may now be IDLE or ENDED. The function
    * may free |entry|. */
   void (*stepped)(el_entry *entry);
+  /* The next three are called in the middle of an event, and must not give the entry an event. */
+
   /* saw_holder is called when a read has returned |label|, the value of the key that holds the
    * lock. */
   void (*saw_holder)(el_entry *entry, el_bytes label);
@@ -123,8 +126,8 @@ struct el_entry {
   el_timer timer;
   el_entry_state state : 8;
   uint8_t failures; /* failed attempts in a row */
-  bool
-      is_stepped : 1; /* an event is being applied, and nothing was reported yet */
+  /* an event is being applied, and nothing was reported yet */
+  bool is_in_event : 1;
   bool is_wanted : 1;        /* a caller waits or holds */
   bool is_try : 1;           /* the caller does not wait for other clients */
   bool has_waited : 1;       /* the entry has waited for another client's key */
@@ -132,9 +135,6 @@ struct el_entry {
   bool has_asked_holder : 1; /* a periodic read was sent during this wait */
   /* a holder waits for the end of its release */
   bool must_report_release : 1;
-  /* an unlock waits for the release, so the first retry of the delete is a foreground request,
-   * too */
-  bool is_release_awaited : 1;
   /* a waiter of this client waits until the key of this entry is deleted */
   bool is_expedited : 1;
   bool may_be_deleted : 1; /* a delete of unknown outcome was sent */
@@ -194,8 +194,8 @@ void el_entry_end_max_hold(el_entry *entry);
 /* el_entry_expire tells the entry that the hold deadline has passed. @thread io */
 void el_entry_expire(el_entry *entry);
 
-/* el_entry_watch_own_key tells the entry that its key was handed off, or lingers, so that it must
- * be watched. @thread io */
+/* el_entry_watch_own_key has the entry watch its own key, which was handed off or lingers. It is no
+ * event. @thread io */
 void el_entry_watch_own_key(el_entry *entry);
 
 /* el_entry_expedite makes all requests of the entry foreground requests, because a waiter of this
@@ -212,7 +212,7 @@ void el_entry_find_key(el_entry *entry);
  * to none. @thread io */
 void el_entry_lose_key(el_entry *entry, int64_t rev, bool is_detached);
 
-/* el_entry_key_checked tells the entry of |key| what a lease check has found: see
+/* el_entry_key_checked passes on what a lease check has found for |key|, the key of an entry: see
  * el_session. @thread io */
 void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
 

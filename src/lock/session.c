@@ -88,7 +88,8 @@ static void check_expiry(el_session *session, int64_t now_ms) {
   }
 }
 
-/* Begins an event. Returns el_now_ms. */
+/* Begins an event. Returns el_now_ms. The result of the call that leads to the event is noted
+ * before, because it may be why the holds have expired. */
 static int64_t begin(el_session *session) {
   int64_t now_ms = el_now_ms();
   note_stall(session);
@@ -468,8 +469,9 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   if (session->is_stopping) return;
   if (el_request_queue_check_lease_answer(session->shared->requests, answer) &&
       is_current) {
-    int64_t now_ms = begin(session);
+    int64_t now_ms;
     note_result(session, &answer->err);
+    now_ms = begin(session);
     on_grant_answer(session, answer, now_ms);
     end(session);
   } else if (answer->err.code == EL_OK || !answer->err.is_definite) {
@@ -635,8 +637,9 @@ static void on_checked(el_request *request, el_txn_answer *answer) {
   el_session *session = check->session;
   if (answer != NULL && check->generation == session->generation) {
     check_result result = read_check(check, answer);
-    int64_t now_ms = begin(session);
+    int64_t now_ms;
     note_result(session, &answer->err);
+    now_ms = begin(session);
     if (el_session_is_alive(session)) {
       on_check_result(session, &result, now_ms);
     }
@@ -831,8 +834,9 @@ void el_session_remove_key(el_session *session, el_checked_key *key) {
   if (session->n_keys == 0) session->lease.read_at = 0;
 }
 
-void el_session_keep_lease(el_session *session, int64_t until_ms) {
-  session->lease.keep_until = until_ms;
+void el_session_check_expiry(el_session *session) {
+  begin(session);
+  end(session);
 }
 
 void el_session_add_sight(el_session *session, const el_sight *sight) {

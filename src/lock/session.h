@@ -31,8 +31,9 @@
  * clients until the lease ends. So after such a put the session lists the keys of its lease again
  * and again, in growing intervals. When nothing needs the lease any more, the session revokes it.
  *
- * During an event the session calls no function of the layers above, except key_checked and
- * found_key. It records news for them as bits, and settle (client.c) takes the bits after the event.
+ * During an event the session calls no function of the layers above. It records news for them as
+ * bits, and settle (client.c) takes the bits after the event. (key_checked and found_key are called
+ * before the event that an answer leads to.)
  */
 #ifndef ETCDLOCK_LOCK_SESSION_H
 #define ETCDLOCK_LOCK_SESSION_H
@@ -259,9 +260,9 @@ void el_session_add_key(el_session *session, el_checked_key *key, bool is_held);
  * nothing. @thread io */
 void el_session_remove_key(el_session *session, el_checked_key *key);
 
-/* el_session_keep_lease has the lease not revoked before |until_ms| (el_now_ms), the end of the lock
- * delay of a hold that has expired. (The entry may know of that before the session.) @thread io */
-void el_session_keep_lease(el_session *session, int64_t until_ms);
+/* el_session_check_expiry tells the session that a hold has expired, which the entry may know before
+ * the session does. It is called while the key of the hold is still listed as held. @thread io */
+void el_session_check_expiry(el_session *session);
 
 /* el_session_add_sight tells the session that a quorum of etcd saw one of its keys, which may prove
  * the lease. @thread io */

@@ -141,7 +141,7 @@ typedef struct el_shared {
   _Atomic int64_t lease;
   /* until when the lease is alive, by the last answered keepalive */
   _Atomic int64_t alive_until_ms;
-  /* when the session must be stepped; 0: never */
+  /* when the timer of the session is due; 0: never */
   _Atomic int64_t due_ms;
   /* el_request_queue_wait_limit_ms */
   _Atomic int64_t wait_limit_ms;
@@ -177,7 +177,7 @@ bool el_shared_is_forked(const el_shared *shared);
  * "closed" or "forked". @thread lua */
 bool el_shared_is_usable(const el_shared *shared, el_error *err);
 
-/* el_shared_stood_still tells whether the session has not been stepped for a second or more after
+/* el_shared_stood_still tells whether the timer of the session has not run for a second or more after
  * it was due, because the process or the machine did not run. |err| then says for how long.
  * @thread any */
 bool el_shared_stood_still(const el_shared *shared, el_error *err);
