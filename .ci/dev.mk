@@ -273,7 +273,7 @@ SIMULATED_FLAGS := $(if $(filter -asan,$(FLAVOUR)),\
 SIMULATION_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc -Ibuild/proto -Ispec/simulation \
   $(shell $(PKG_CONFIG) --cflags grpc libprotobuf-c) $(SIMULATED_FLAGS) $(CPPFLAGS) $(CFLAGS) \
   $(WARNINGS) -MMD -MP -c
-SIMULATED := el_process_has_room el_tls_probe clock_gettime getrandom uselocale \
+SIMULATED := el_process_has_room el_tls_diagnose clock_gettime getrandom uselocale \
   $(addprefix pthread_,create join detach self setname_np sigmask mutex_lock mutex_unlock cond_wait \
   cond_timedwait cond_signal cond_broadcast)
 

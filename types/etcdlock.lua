@@ -103,7 +103,7 @@
 ---@field tries integer requests that try to take a lock without a wait
 ---@field looks integer requests that read a queue
 ---@field deletes integer requests that delete a key
----@field probes integer requests that check that the lease is alive
+---@field lease_checks integer requests that check that the lease is alive
 ---@field keepalives integer keepalives of leases
 ---@field grants integer requests that create a lease
 ---@field revokes integer requests that revoke a lease

@@ -339,7 +339,7 @@ end
 -- @tfield count tries requests that try to take a lock without a wait
 -- @tfield count looks requests that read a queue
 -- @tfield count deletes requests that delete a key
--- @tfield count probes requests that check that the lease is alive
+-- @tfield count lease_checks requests that check that the lease is alive
 -- @tfield count keepalives keepalives of leases
 -- @tfield count grants requests that create a lease
 -- @tfield count revokes requests that revoke a lease
@@ -358,7 +358,7 @@ end
 -- @tfield count held locks that are held now
 -- @tfield count waiting calls that wait for a lock now
 local REQUESTS = {
-  "enqueues", "tries", "looks", "deletes", "probes",
+  "enqueues", "tries", "looks", "deletes", "lease_checks",
   "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 

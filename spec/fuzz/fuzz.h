@@ -120,8 +120,8 @@ static inline bool fuzz_answer(el_bytes bytes) {
   return true;
 }
 
-/* Sends |bytes| to the client on the stream that was opened |n| streams before the last one. Returns
- * false if that stream is not open. */
+/* Sends |bytes| to the client on the stream that was opened |n| streams before the last one.
+ * Returns false if that stream is not open. */
 static inline bool fuzz_send(size_t n, el_bytes bytes) {
   el_stream *st;
   if (n >= fuzz_n_streams) return false;

@@ -1,4 +1,4 @@
-/* Fuzz target handshake: the bytes that a server sends to the TLS probe. */
+/* Fuzz target handshake: the bytes that a server sends to the TLS diagnosis. */
 #include "fuzz.h"
 
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 
 enum { PATIENCE_MS = 1000 };
 
-static void check(const el_probe_handshake *hs) {
+static void check(const el_diagnosis_handshake *hs) {
   el_error err;
   el_error_set(&err, EL_PROTOCOL, "%s %s %s %s", hs->subject, hs->issuer,
                hs->hosts, hs->validity);
@@ -19,9 +19,9 @@ static void check(const el_probe_handshake *hs) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static SSL_CTX *ctx;
   int ends[2];
-  el_probe_connection wire = {.deadline_ms = el_now_ms() + PATIENCE_MS,
-                              .stop_fd = -1};
-  el_probe_handshake hs;
+  el_diagnosis_connection wire = {.deadline_ms = el_now_ms() + PATIENCE_MS,
+                                  .stop_fd = -1};
+  el_diagnosis_handshake hs;
   ssize_t sent;
   if (ctx == NULL) ctx = el_tls_bare_context();
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
@@ -29,9 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   FUZZ_CHECK(sent >= 0 || size == 0);
   shutdown(ends[1], SHUT_WR);
   wire.fd = ends[0];
-  FUZZ_CHECK(el_probe_run_handshake(&hs, ctx, "localhost", &wire));
+  FUZZ_CHECK(el_diagnosis_run_handshake(&hs, ctx, "localhost", &wire));
   check(&hs);
-  el_probe_detect_protocol(&wire);
+  el_diagnosis_detect_protocol(&wire);
   close(wire.fd);
   close(ends[1]);
   return 0;

@@ -69,8 +69,8 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
   el_bytes_free(answer);
 }
 
-/* Renews a lease again and again, and sends the messages of the input on the keepalive streams. Some
- * arrive while no answer is awaited. */
+/* Renews a lease again and again, and sends the messages of the input on the keepalive streams.
+ * Some arrive while no answer is awaited. */
 static void keep(el_auth *auth, fuzz_input *in) {
   el_keepalive *ka = el_keepalive_new(auth, on_kept, NULL);
   int64_t sent_ms = 0;

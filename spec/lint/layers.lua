@@ -302,6 +302,21 @@ local function check_modules(file, text)
   end
 end
 
+-- ---- width --------------------------------------------------------------------
+
+-- clang-format leaves comments as they are, so that their lists and drawings stay.
+local MOST_COLUMNS = 100
+
+local function check_width(file, text)
+  for number, line in lines(text) do
+    -- a byte from 128 to 191 continues a character
+    local columns = #line:gsub("[\128-\191]", "")
+    if columns > MOST_COLUMNS then
+      report(file, number, "%d columns, more than %d", columns, MOST_COLUMNS)
+    end
+  end
+end
+
 -- ---- unfinished work --------------------------------------------------------------
 
 -- The words are split, so that check_finished does not find them in this file.
@@ -336,6 +351,9 @@ end
 report_cycles(module_graph())
 for _, file in ipairs(find_files("src lua spec bench examples", "%.[chl]u?a?$")) do
   check_finished(file, read(file))
+end
+for _, file in ipairs(find_files("src spec", "%.[ch]$")) do
+  check_width(file, read(file))
 end
 for _, file in ipairs(find_files("lua bin", "")) do
   check_modules(file, read(file))

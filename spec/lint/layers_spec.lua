@@ -119,6 +119,10 @@ static inline int el_new_one(void) {
   { "reports a module of the command in the library", LUA,
     'local report = require "etcdlock.command.report"\n',
     LUA .. ":1: etcdlock.command.report is only for" },
+  { "accepts a comment of 100 columns", "src/base/new.h",
+    "/* new: " .. ("é"):rep(89) .. " */\n" },
+  { "reports a comment of 101 columns", "src/base/new.h", "/* new: " .. ("x"):rep(90) .. " */\n",
+    "src/base/new.h:1: 101 columns, more than 100" },
   { "reports unfinished work", LUA, "-- TO" .. "DO\n", LUA .. ":1: unfinished" },
 }
 

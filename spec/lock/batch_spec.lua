@@ -70,7 +70,7 @@ describe("concurrent lock_async calls", function()
     for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
     assert.same({}, etcd:keys(prefix))
     local stats, asked = client:stats(), 0
-    for _, kind in ipairs { "enqueues", "tries", "looks", "deletes", "probes", "calls" } do
+    for _, kind in ipairs { "enqueues", "tries", "looks", "deletes", "lease_checks", "calls" } do
       asked = asked + stats[kind]
     end
     assert.equal(server:calls "Txn", asked - stats.batched)

@@ -52,7 +52,7 @@ describe("a client", function()
     for i = 1, COUNT do assert.is_true((locks[i]:held())) end
     local after = client:stats()
     assert.is_true(after.keepalives > before.keepalives)
-    local spent = after.keepalives + after.probes - before.keepalives - before.probes
+    local spent = after.keepalives + after.lease_checks - before.keepalives - before.lease_checks
     assert.is_true(spent <= 20, spent .. " requests")
     assert.equal(1, after.grants)
 

@@ -96,7 +96,7 @@ describe("a client", function()
       return idle:stats().keepalives >= before.keepalives + 3
     end, 5, "three renewals")
     local after = idle:stats()
-    assert.equal(before.probes, after.probes)
+    assert.equal(before.lease_checks, after.lease_checks)
     assert.equal(0, after.failed_attempts)
     assert.is_true(after.rpcs - before.rpcs <= 6, after.rpcs - before.rpcs)
   end)
@@ -122,7 +122,7 @@ describe("a client", function()
     client:queue "a"
     local stats, sum = client:stats(), 0
     for _, kind in ipairs {
-      "enqueues", "tries", "looks", "deletes", "probes",
+      "enqueues", "tries", "looks", "deletes", "lease_checks",
       "keepalives", "grants", "revokes", "watches", "calls",
     } do
       sum = sum + stats[kind]

@@ -34,8 +34,8 @@ enum {
 /* ---- options ---- */
 
 /* What a leader does with a keepalive while its raft loop hangs. VULNERABLE: it renews the lease in
- * its memory. FIXED (etcd 3.4.31, 3.5.13): it does so for RENEW_ACTIVE_MS after its last tick; later
- * it first checks that it still leads. MIXED: each member is one of these, by seed. */
+ * its memory. FIXED (etcd 3.4.31, 3.5.13): it does so for RENEW_ACTIVE_MS after its last tick;
+ * later it first checks that it still leads. MIXED: each member is one of these, by seed. */
 typedef enum { FIXED, VULNERABLE, MIXED } versions;
 /* What a new leader adds to the TTL: nothing, or an election timeout. */
 typedef enum { BY_SEED = -1, EXACT = 0, AS_ETCD = 1 } promotion;

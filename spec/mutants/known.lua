@@ -427,8 +427,9 @@ return {
     name = "a guarded write is given up like a request that can be repeated",
     regression = 40,
     file = "src/lock/guarded.c",
-    from = "may_be_slow = guarded->writes && !guarded->shared->fail_fast;",
-    to = "may_be_slow = false;",
+    from = [[
+      guarded->writes && !guarded->task.shared->fail_fast;]],
+    to = " false;",
     spec = "spec/cluster/unanswered_writes_spec.lua",
   },
   {
@@ -1606,8 +1607,8 @@ end]],
   {
     name = "the message about an unknown host name lacks the reason of the resolver",
     regression = 197,
-    file = "src/tls/probe.c",
-    from = [[    p->reason =
+    file = "src/tls/diagnose.c",
+    from = [[    server->reason =
         failure == EAI_SYSTEM ? el_errno_text(errno) : gai_strerror(failure);
 ]],
     to = "",

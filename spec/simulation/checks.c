@@ -840,7 +840,8 @@ static void check_cause(const user *of, el_loss loss) {
   }
 }
 
-/* The holds of one lease end in one instant. Another may have begun after that of |of| has ended. */
+/* The holds of one lease end in one instant. Another one may have begun after that of |of| has
+ * ended. */
 static void check_end(const user *of) {
   int64_t left_us;
   for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {

@@ -2,8 +2,8 @@
  * system. A fiber runs until it blocks; then another fiber runs, or the next event. Which of
  * several fibers that could run does run is decided at random.
  *
- * threads.c puts fibers in the place of pthreads, so the product's own threads are fibers. They take
- * turns at mutexes and condition variables, not at atomics: for those there are the thread
+ * threads.c puts fibers in the place of pthreads, so the product's own threads are fibers. They
+ * take turns at mutexes and condition variables, not at atomics: for those there are the thread
  * sanitizer's runs, `make tsan` and `make stress SANITIZE=tsan`. */
 #ifndef SIMULATION_FIBER_H
 #define SIMULATION_FIBER_H

@@ -168,11 +168,11 @@ bool __wrap_el_process_has_room(int n_threads, int n_descriptors,
   return true;
 }
 
-/* The probe speaks to a real server. Here it finds no cause. */
-bool __wrap_el_tls_probe(el_tls *tls, const char *address, bool is_unix,
-                         int timeout_ms, int stop_fd, el_error *err);
-bool __wrap_el_tls_probe(el_tls *tls, const char *address, bool is_unix,
-                         int timeout_ms, int stop_fd, el_error *err) {
+/* The diagnosis speaks to a real server. Here it finds no cause. */
+bool __wrap_el_tls_diagnose(el_tls *tls, const char *address, bool is_unix,
+                            int timeout_ms, int stop_fd, el_error *err);
+bool __wrap_el_tls_diagnose(el_tls *tls, const char *address, bool is_unix,
+                            int timeout_ms, int stop_fd, el_error *err) {
   (void)tls;
   (void)address;
   (void)is_unix;

@@ -55,7 +55,7 @@ typedef struct el_error {
   bool is_over_limit;
   bool is_compacted;   /* the read was of a revision that etcd has compacted */
   bool has_new_leader; /* the member has just learned who leads */
-  /* the request can be sent again at once, because another member or another leader may answer it */
+  /* the request can be sent again at once: another member or another leader may answer it */
   bool has_other_member;
   bool is_from_etcd; /* the text is an answer of etcd's server */
   /* the connection failed, and the cause is not known yet */

@@ -14,7 +14,8 @@ enum {
    * which takes 1 s to 2 s; a request must be sent again soon after that. */
   EL_ANSWER_MS = 600,
   /* The same until etcd has first answered. A connection tells how far etcd is, but not how slow
-   * its disk is, and a write that is sent again makes a slow disk slower. Row: disk 700 ms, busy. */
+   * its disk is, and a write that is sent again makes a slow disk slower. Row: disk 700 ms,
+   * busy. */
   EL_FIRST_ANSWER_MS = 1200,
   /* How many times as long an answer may take if there is no other member: another connection takes
    * round trips, and is seldom better. Rows: 1 member, loss; 1 member, disk 700 ms, busy. */
@@ -183,7 +184,8 @@ enum {
   /* The longest sleep in gRPC while a timer is set. gRPC sleeps by a clock that stands still while
    * the machine is suspended, so a timer is late by at most this time then. */
   EL_SLEEP_MOST_MS = 1000,
-  /* A session whose timer runs later than this has stood still; less may be due to a busy machine. */
+  /* A session whose timer runs later than this has stood still. Less may be due to a busy
+   * machine. */
   EL_STANDSTILL_MS = 1000,
   /* How long no thread drives the loop after a Lua thread has released it: most Lua threads that
    * make another request do so sooner. */
@@ -194,7 +196,7 @@ enum {
   EL_GRACE_MS = 100,
   /* between two looks whether it is known why etcd cannot be reached */
   EL_CONTACT_STEP_MS = 1000,
-  /* between two tries of nginx's wake thread to accept a connection if there is no free descriptor */
+  /* between two tries of nginx's wake thread to accept a connection if no descriptor is free */
   EL_DESCRIPTOR_PAUSE_US = 2000,
   /* in which a client that was garbage-collected releases its locks and revokes its lease */
   EL_COLLECTED_MS = 500

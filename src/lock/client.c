@@ -92,7 +92,7 @@ static void fail_fast(el_client *cl) {
 
 static bool is_settled(const el_client *cl) {
   return cl->session.news == 0 &&
-         el_local_queues_are_settled(cl->shared->queues) &&
+         el_local_queues_are_served(cl->shared->queues) &&
          (cl->has_left_cluster ||
           el_request_queue_wrong_cluster(cl->shared->requests) == NULL);
 }
@@ -114,9 +114,9 @@ static void stop_if_closed(el_client *cl) {
   }
 }
 
-/* settle runs after every event on the I/O thread. The session collects what concerns the parts above
- * it as news, because its entries must not change during an event of the session, and settle passes
- * the news on.
+/* settle runs after every event on the I/O thread. The session collects what concerns the parts
+ * above it as news, because its entries must not change during an event of the session, and settle
+ * passes the news on.
  *
  * The order of the steps is important:
  *  1. Losses come first. After the session has expired, no holder may look held and no waiter may
@@ -125,15 +125,16 @@ static void stop_if_closed(el_client *cl) {
  *     still look held while others are lost.
  *  2. The hold deadline is published after the lost locks are marked (see el_hold_deadline). The
  *     grants that it covers come after that.
- *  3. The local queues start their next waiters, because each step before may have freed an entry. */
+ *  3. The local queues start their next waiters, because each step before may have freed an
+ *     entry. */
 static void settle_once(el_client *cl) {
   el_session *session = &cl->session;
   leave_cluster(cl);
   handle_news(cl);
   fail_fast(cl);
   el_session_publish_hold_deadline(session);
-  el_entry_settle_proving(session);
-  el_local_queues_settle(cl->shared->queues);
+  el_entry_pass_on_proof(session);
+  el_local_queues_serve(cl->shared->queues);
   if (session->wanted && !cl->is_closing) {
     el_session_need(session);
   }

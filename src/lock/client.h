@@ -52,8 +52,8 @@ int64_t el_client_wait_limit_ms(const el_client *cl);
  * last answered keepalive; 0: there is no such lease. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
-/* el_client_set_password copies |password|, which later Authenticates use. Returns false and |err| if
- * the client is closed, or there is no memory. @thread lua */
+/* el_client_set_password copies |password|, which later Authenticates use. Returns false and |err|
+ * if the client is closed, or there is no memory. @thread lua */
 bool el_client_set_password(el_client *cl, const char *password, el_error *err);
 
 /* el_client_alarm pushes |id| to |wake| in |ms| milliseconds. |wake| must live as long as the

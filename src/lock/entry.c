@@ -1032,7 +1032,7 @@ static void on_lease_confirmed(el_entry *entry) {
   end(entry);
 }
 
-void el_entry_settle_proving(el_session *session) {
+void el_entry_pass_on_proof(el_session *session) {
   int64_t now_ms = el_now_ms(), renewed_ms;
   bool is_proven;
   el_entry *entry, *next;

@@ -208,8 +208,8 @@ void el_entry_expedite(el_entry *entry);
 void el_entry_find_key(el_entry *entry);
 
 /* el_entry_lose_key tells the entry that another request did not find its key with the
- * create_revision |rev|. |is_detached|: that request found the key, but attached to another lease or
- * to none. @thread io */
+ * create_revision |rev|. |is_detached|: that request found the key, but attached to another lease
+ * or to none. @thread io */
 void el_entry_lose_key(el_entry *entry, int64_t rev, bool is_detached);
 
 /* el_entry_key_checked passes on what a lease check has found for |key|, the key of an entry: see
@@ -219,10 +219,10 @@ void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
 /* el_entry_end_session tells the entry that its session has ended. |end| says how. @thread io */
 void el_entry_end_session(el_entry *entry, el_session_end end);
 
-/* el_entry_settle_proving tells the PROVING entries of |session| that their lease is
- * proven, if it is proven now, and each CONFIRMING entry whose |since_ms| is not later than the last
- * answered keepalive was sent that its lease was alive. @thread io */
-void el_entry_settle_proving(el_session *session);
+/* el_entry_pass_on_proof tells the PROVING entries of |session| that their lease is proven, if it
+ * is proven now, and each CONFIRMING entry whose |since_ms| is not later than the last answered
+ * keepalive was sent that its lease was alive. @thread io */
+void el_entry_pass_on_proof(el_session *session);
 
 /* el_entry_watch_size returns the bytes of one watch, for benchmarks. @thread any */
 size_t el_entry_watch_size(void);

@@ -8,15 +8,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "base/completion.h"
 #include "base/container_of.h"
 #include "base/times.h"
 #include "lock/request_queue.h"
+#include "lock/task.h"
 #include "protocol/retry.h"
 
 struct el_guarded {
-  atomic_int refs;
-  el_shared *shared;
+  el_task task;
   /* The fields up to |deadline_ms| are constant after el_guarded_start. */
   /* guards the transaction by its hold; NULL: |guards| do */
   el_lock *lk;
@@ -48,12 +47,11 @@ struct el_guarded {
   TAILQ_ENTRY(el_guarded) order_link; /* in the list of the hold's writes */
   TAILQ_ENTRY(el_guarded) link;       /* in shared->resting */
 
-  el_completion completion;
   el_txn_answer *answer; /* written before EL_GUARDED_ANSWERED completes */
 };
 
 static void unref(el_guarded *guarded) {
-  if (atomic_fetch_sub(&guarded->refs, 1) != 1) return;
+  if (!el_task_unref(&guarded->task)) return;
   for (size_t i = 0; i < guarded->n_ops; i++) {
     el_bytes_free(guarded->ops[i].key);
     el_bytes_free(guarded->ops[i].range_end);
@@ -67,8 +65,6 @@ static void unref(el_guarded *guarded) {
   if (guarded->lk != NULL) {
     el_lock_unref(guarded->lk);
   }
-  el_completion_destroy(&guarded->completion);
-  el_shared_unref(guarded->shared);
   free(guarded);
 }
 
@@ -103,7 +99,7 @@ static void leave_order(el_guarded *guarded) {
   step(guarded, &stop);
   while (!TAILQ_EMPTY(&writes->waiting) &&
          writes->order.state == EL_WRITE_IDLE &&
-         guarded->shared->closed.code == EL_OK) {
+         guarded->task.shared->closed.code == EL_OK) {
     take_turn(TAILQ_FIRST(&writes->waiting));
   }
 }
@@ -112,7 +108,7 @@ static void finish(el_guarded *guarded, el_txn_answer *answer) {
   guarded->is_finished = true;
   guarded->answer = answer;
   leave_order(guarded);
-  el_completion_complete(&guarded->completion, EL_GUARDED_ANSWERED);
+  el_completion_complete(&guarded->task.completion, EL_GUARDED_ANSWERED);
   unref(guarded);
 }
 
@@ -125,9 +121,10 @@ static void fail(el_guarded *guarded, const el_error *err) {
 static void send(el_guarded *guarded, const el_txn *txn) {
   guarded->is_sent = true;
   guarded->request.deadline_ms = guarded->deadline_ms;
-  atomic_fetch_add(&guarded->refs, 1);
-  el_timers_set(guarded->shared->timers, &guarded->timer, guarded->deadline_ms);
-  el_request_queue_send(guarded->shared->requests, &guarded->request, txn);
+  el_task_ref(&guarded->task);
+  el_timers_set(guarded->task.shared->timers, &guarded->timer,
+                guarded->deadline_ms);
+  el_request_queue_send(guarded->task.shared->requests, &guarded->request, txn);
 }
 
 static void send_touch(el_guarded *guarded) {
@@ -153,7 +150,8 @@ static void send_operations(el_guarded *guarded) {
     txn = built.txn;
   }
   /* A write of unknown outcome cannot be repeated, so it waits longer for a slow answer. */
-  guarded->request.may_be_slow = guarded->writes && !guarded->shared->fail_fast;
+  guarded->request.may_be_slow =
+      guarded->writes && !guarded->task.shared->fail_fast;
   send(guarded, &txn);
 }
 
@@ -170,8 +168,9 @@ static void fail_hold_ended(el_guarded *guarded) {
 static void queue_up(el_guarded *guarded) {
   guarded->is_queued = true;
   TAILQ_INSERT_TAIL(&writes_of(guarded)->waiting, guarded, order_link);
-  TAILQ_INSERT_TAIL(&guarded->shared->resting, guarded, link);
-  el_timers_set(guarded->shared->timers, &guarded->timer, guarded->deadline_ms);
+  TAILQ_INSERT_TAIL(&guarded->task.shared->resting, guarded, link);
+  el_timers_set(guarded->task.shared->timers, &guarded->timer,
+                guarded->deadline_ms);
 }
 
 /* Carries out |action|, by which the transaction waits or is sent, or fails because its hold has
@@ -208,7 +207,7 @@ static void attempt(el_guarded *guarded, int kind) {
 /* Has the transaction wait for its next attempt. Returns false if there is none: the client is
  * closed, calls must fail fast, another cluster answers, or the deadline comes first. */
 static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
-  const el_shared *shared = guarded->shared;
+  const el_shared *shared = guarded->task.shared;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   int64_t at_ms;
   if (shared->closed.code != EL_OK ||
@@ -218,8 +217,8 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   }
   at_ms = el_retry_next(&failed, el_now_ms(), &guarded->failures, el_random());
   if (at_ms >= guarded->deadline_ms) return false;
-  el_timers_set(guarded->shared->timers, &guarded->timer, at_ms);
-  TAILQ_INSERT_TAIL(&guarded->shared->resting, guarded, link);
+  el_timers_set(guarded->task.shared->timers, &guarded->timer, at_ms);
+  TAILQ_INSERT_TAIL(&guarded->task.shared->resting, guarded, link);
   return true;
 }
 
@@ -227,8 +226,8 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
  * transaction. Returns whether it has ended. */
 static bool end_if_unwanted(el_guarded *guarded) {
   el_error cancelled;
-  if (guarded->shared->closed.code != EL_OK) {
-    fail(guarded, &guarded->shared->closed);
+  if (guarded->task.shared->closed.code != EL_OK) {
+    fail(guarded, &guarded->task.shared->closed);
     return true;
   }
   if (!atomic_load(&guarded->is_dropped)) return false;
@@ -241,8 +240,8 @@ static bool end_if_unwanted(el_guarded *guarded) {
 static void take_turn(el_guarded *guarded) {
   guarded->is_queued = false;
   TAILQ_REMOVE(&writes_of(guarded)->waiting, guarded, order_link);
-  TAILQ_REMOVE(&guarded->shared->resting, guarded, link);
-  el_timers_stop(guarded->shared->timers, &guarded->timer);
+  TAILQ_REMOVE(&guarded->task.shared->resting, guarded, link);
+  el_timers_stop(guarded->task.shared->timers, &guarded->timer);
   if (!end_if_unwanted(guarded)) {
     attempt(guarded, EL_WRITE_ON_START);
   }
@@ -301,7 +300,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
 /* Fails a transaction whose request was under way when the client was closed. etcd may still apply
  * it. */
 static void fail_unanswered(el_guarded *guarded) {
-  el_error err = guarded->shared->closed;
+  el_error err = guarded->task.shared->closed;
   err.is_definite = false;
   if (guarded->writes) err.code = EL_UNAVAILABLE; /* of an unknown outcome */
   fail(guarded, &err);
@@ -311,7 +310,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   el_guarded *guarded = EL_CONTAINER_OF(request, el_guarded, request);
   guarded->is_sent = false;
   if (!guarded->is_finished) {
-    el_timers_stop(guarded->shared->timers, &guarded->timer);
+    el_timers_stop(guarded->task.shared->timers, &guarded->timer);
   }
   if (guarded->is_finished && answer != NULL) {
     el_txn_answer_free(answer);
@@ -327,8 +326,8 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
  * not leave later, because after the error the caller may write something else. Returns false if
  * the request has left. */
 static bool withdraw(el_guarded *guarded) {
-  el_request_queue *requests = guarded->shared->requests;
-  const el_contact *contact = &guarded->shared->contact;
+  el_request_queue *requests = guarded->task.shared->requests;
+  const el_contact *contact = &guarded->task.shared->contact;
   el_error err;
   if (!el_request_queue_withdraw(requests, &guarded->request)) return false;
   if (el_contact_is_lost(contact)) {
@@ -353,11 +352,11 @@ static void on_deadline(el_guarded *guarded) {
   el_error err;
   if (withdraw(guarded)) return;
   if (el_now_ms() < last_ms) {
-    el_timers_set(guarded->shared->timers, &guarded->timer, last_ms);
+    el_timers_set(guarded->task.shared->timers, &guarded->timer, last_ms);
     return;
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
-               el_request_queue_address(guarded->shared->requests));
+               el_request_queue_address(guarded->task.shared->requests));
   err.is_definite = writes_of(guarded) != NULL &&
                     step(guarded, &unanswered) == EL_WRITE_REPORT_UNSENT;
   fail(guarded, &err);
@@ -367,7 +366,7 @@ static void fail_queued(el_guarded *guarded) {
   el_error err;
   el_error_set(&err, EL_UNAVAILABLE,
                "etcd %s: no answer in time to an earlier write of this hold",
-               el_request_queue_address(guarded->shared->requests));
+               el_request_queue_address(guarded->task.shared->requests));
   fail(guarded, &err);
 }
 
@@ -377,7 +376,7 @@ static void on_timer(el_timer *timer) {
     on_deadline(guarded);
     return;
   }
-  TAILQ_REMOVE(&guarded->shared->resting, guarded, link);
+  TAILQ_REMOVE(&guarded->task.shared->resting, guarded, link);
   if (guarded->is_queued) {
     fail_queued(guarded);
   } else if (!end_if_unwanted(guarded)) {
@@ -388,9 +387,9 @@ static void on_timer(el_timer *timer) {
 static void run_start(el_command *command) {
   el_guarded *guarded = EL_CONTAINER_OF(command, el_guarded, command);
   const el_error *wrong =
-      el_request_queue_wrong_cluster(guarded->shared->requests);
-  if (guarded->shared->closed.code != EL_OK) {
-    fail(guarded, &guarded->shared->closed);
+      el_request_queue_wrong_cluster(guarded->task.shared->requests);
+  if (guarded->task.shared->closed.code != EL_OK) {
+    fail(guarded, &guarded->task.shared->closed);
   } else if (wrong != NULL) {
     fail(guarded, wrong);
   } else {
@@ -413,15 +412,13 @@ void el_guarded_fail_all(el_shared *shared) {
 el_guarded *el_guarded_new(el_shared *shared) {
   el_guarded *guarded = calloc(1, sizeof *guarded);
   if (guarded == NULL) return NULL;
-  atomic_init(&guarded->refs, 1);
-  guarded->shared = el_shared_ref(shared);
+  el_task_init(&guarded->task, shared);
   guarded->request.counted_as = offsetof(el_stats, calls);
-  el_completion_init(&guarded->completion);
   return guarded;
 }
 
 void el_guarded_drop(el_guarded *guarded) {
-  if (!el_shared_is_forked(guarded->shared)) {
+  if (!el_shared_is_forked(guarded->task.shared)) {
     atomic_store(&guarded->is_dropped, true);
     unref(guarded);
   }
@@ -483,27 +480,20 @@ bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value) {
 }
 
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
-  if (!el_shared_is_usable(guarded->shared, err)) return false;
+  if (!el_shared_is_usable(guarded->task.shared, err)) return false;
   guarded->request.done = on_answer;
   guarded->timer.on_due = on_timer;
   guarded->command.run = run_start;
   guarded->deadline_ms = el_now_ms() + timeout_ms;
-  atomic_fetch_add(&guarded->refs, 1);
-  if (!el_shared_post(guarded->shared, &guarded->command)) {
-    unref(guarded);
-    el_error_set(err, EL_CLOSED, "the client is closed");
-    return false;
-  }
-  return true;
+  return el_task_post(&guarded->task, &guarded->command, err);
 }
 
 const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
-  return el_shared_wait(guarded->shared, &guarded->completion,
-                        EL_GUARDED_ANSWERED, timeout_ms)
+  return el_task_wait(&guarded->task, EL_GUARDED_ANSWERED, timeout_ms)
              ? guarded->answer
              : NULL;
 }
 
 el_completion *el_guarded_completion(el_guarded *guarded) {
-  return &guarded->completion;
+  return &guarded->task.completion;
 }

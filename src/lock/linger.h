@@ -1,8 +1,8 @@
 /* linger: the watch and the timers of an entry whose key may linger (local_queue.h).
  *
  * While the key is held or lingers, the owner of the entry must learn whether another key waits
- * behind it. A watch reports keys that are put after its creation. A contention query, a read, finds
- * the keys that were put before. I/O thread only. */
+ * behind it. A watch reports keys that are put after its creation. A contention query, a read,
+ * finds the keys that were put before. I/O thread only. */
 #ifndef ETCDLOCK_LOCK_LINGER_H
 #define ETCDLOCK_LOCK_LINGER_H
 

@@ -38,8 +38,8 @@ typedef struct slot_set {
 struct el_local_queues {
   el_session *session;
   el_handoff_limits limits;
-  struct queue_list settled, changed; /* by |is_changed| */
-  el_queue_name *names;               /* finds a queue by its names */
+  struct queue_list served, changed; /* by |is_changed| */
+  el_queue_name *names;              /* finds a queue by its names */
   int n_deferred; /* number of local queues with |is_deferred| */
   /* a function of a waiter is being called: it must not call the local queue */
   bool is_reporting;
@@ -73,15 +73,15 @@ el_session *el_local_queue_session(const el_local_queue *queue) {
 static void mark_changed(el_local_queue *queue) {
   if (!queue->is_changed) {
     queue->is_changed = true;
-    TAILQ_REMOVE(&queue->queues->settled, queue, link);
+    TAILQ_REMOVE(&queue->queues->served, queue, link);
     TAILQ_INSERT_TAIL(&queue->queues->changed, queue, link);
   }
 }
 
-static void mark_settled(el_local_queue *queue) {
+static void mark_served(el_local_queue *queue) {
   queue->is_changed = false;
   TAILQ_REMOVE(&queue->queues->changed, queue, link);
-  TAILQ_INSERT_TAIL(&queue->queues->settled, queue, link);
+  TAILQ_INSERT_TAIL(&queue->queues->served, queue, link);
 }
 
 /* ---- state of a queue and its entries ---- */
@@ -258,7 +258,7 @@ static el_local_queue *add_queue(el_local_queues *queues, el_bytes name,
   memcpy(queue->names + n, name.data, name.len);
   name.data = (const char *)(queue->names + n);
   queues->session->users++;
-  TAILQ_INSERT_TAIL(&queues->settled, queue, link);
+  TAILQ_INSERT_TAIL(&queues->served, queue, link);
   while (queue->n_names < n) {
     el_lock_names_add(&queues->names, el_list_pop(&name),
                       &queue->names[queue->n_names++], queue);
@@ -647,7 +647,7 @@ static bool serve_next(el_local_queue *queue) {
   return true;
 }
 
-static void serve(el_local_queue *queue) {
+static void serve_waiters(el_local_queue *queue) {
   set_deferred(queue, false);
   if (!has_lease(queue)) return;
   while (!TAILQ_EMPTY(&queue->waiting) && serve_next(queue)) {
@@ -906,9 +906,9 @@ static void on_linger_end(el_entry *entry) {
 
 /* ---- reports of an entry ---- */
 
-/* Marks the queues with a deferred try as changed, so that the next settle starts the try. */
+/* Marks the queues with a deferred try as changed, so that the try is started. */
 static void retry_deferred(el_local_queues *queues) {
-  el_local_queue *queue = TAILQ_FIRST(&queues->settled), *next;
+  el_local_queue *queue = TAILQ_FIRST(&queues->served), *next;
   if (queues->n_deferred == 0) return;
   for (; queue != NULL; queue = next) {
     next = TAILQ_NEXT(queue, link);
@@ -1021,7 +1021,7 @@ static void saw_other_permits(el_entry *entry, uint16_t permits,
   free(other);
 }
 
-/* ---- settle ---- */
+/* ---- serve ---- */
 
 /* If |queue| has waiters, sends the pending deletes of the queue in the foreground, because a key
  * that is not deleted yet blocks these waiters. */
@@ -1055,11 +1055,11 @@ static void check(el_local_queue *queue) {
 
 /* Starts the next waiters of |queue|, or frees |queue| if it has neither waiters nor entries. An
  * entry outlives its last waiter until its key is deleted, so |queue| lives until then, too. */
-static void settle(el_local_queue *queue) {
+static void serve(el_local_queue *queue) {
   el_session *session = queue->queues->session;
   el_local_entry *entry, *next;
-  serve(queue);
-  mark_settled(queue);
+  serve_waiters(queue);
+  mark_served(queue);
 #ifndef NDEBUG
   check(queue);
 #endif
@@ -1077,14 +1077,14 @@ static void settle(el_local_queue *queue) {
   if (TAILQ_EMPTY(&queue->entries)) free_queue(queue);
 }
 
-void el_local_queues_settle(el_local_queues *queues) {
+void el_local_queues_serve(el_local_queues *queues) {
   el_local_queue *queue;
   while ((queue = TAILQ_FIRST(&queues->changed)) != NULL) {
-    settle(queue);
+    serve(queue);
   }
 }
 
-bool el_local_queues_are_settled(const el_local_queues *queues) {
+bool el_local_queues_are_served(const el_local_queues *queues) {
   return TAILQ_EMPTY(&queues->changed);
 }
 
@@ -1092,7 +1092,7 @@ bool el_local_queues_are_settled(const el_local_queues *queues) {
 
 void el_local_queues_mark_changed(el_local_queues *queues) {
   el_local_queue *queue;
-  while ((queue = TAILQ_FIRST(&queues->settled)) != NULL)
+  while ((queue = TAILQ_FIRST(&queues->served)) != NULL)
     mark_changed(queue);
 }
 
@@ -1272,7 +1272,7 @@ el_local_queues *el_local_queues_new(el_session *session,
   queues->session = session;
   queues->limits = *limits;
   session->entry_events = &entry_events;
-  TAILQ_INIT(&queues->settled);
+  TAILQ_INIT(&queues->served);
   TAILQ_INIT(&queues->changed);
   queues->orphans = new_queue(queues, &(el_queue_key){0}, 0);
   return queues;

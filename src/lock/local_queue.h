@@ -14,13 +14,13 @@
  *   locks, Dice et al. 2012, have the same bound.)
  * - Sharing: several readers hold by one key, within the same budget. When it is spent, the next
  *   reader gets a key of its own.
- * - Linger: after the last unlock the entry may keep its key for a while, without a waiter. The next
- *   waiter that joins gets the key, as in a handoff. The key is deleted when its time is over, or
- *   when a contender comes. A contender is a key of another client that waits behind this key, or a
- *   waiter that joins a conflicting local queue of this client.
+ * - Linger: after the last unlock the entry may keep its key for a while, without a waiter. The
+ *   next waiter that joins gets the key, as in a handoff. The key is deleted when its time is over,
+ *   or when a contender comes. A contender is a key of another client that waits behind this key,
+ *   or a waiter that joins a conflicting local queue of this client.
  *
  * A waiter that joins, and an entry that becomes free, only mark their queue as changed.
- * el_local_queues_settle then starts the next waiters. Each function here changes its lists before
+ * el_local_queues_serve then starts the next waiters. Each function here changes its lists before
  * it calls an entry or a waiter, because an entry may report at once. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H
@@ -126,14 +126,14 @@ void el_local_queues_fail_waiting(el_local_queues *queues,
  * has a lease now. @thread io */
 void el_local_queues_mark_changed(el_local_queues *queues);
 
-/* el_local_queues_settle starts the next waiters of each local queue that has changed, and frees
+/* el_local_queues_serve starts the next waiters of each local queue that has changed, and frees
  * queues and entries that are not used any more. If waiters need a lease and the session has none,
  * the function sets |wanted| of the session. @thread io */
-void el_local_queues_settle(el_local_queues *queues);
+void el_local_queues_serve(el_local_queues *queues);
 
-/* el_local_queues_are_settled tells whether no local queue has changed since the last
- * el_local_queues_settle. @thread io */
-bool el_local_queues_are_settled(const el_local_queues *queues);
+/* el_local_queues_are_served tells whether no local queue has changed since the last
+ * el_local_queues_serve. @thread io */
+bool el_local_queues_are_served(const el_local_queues *queues);
 
 /* el_local_queue_size returns how many bytes the structs of one local queue, one entry and one
  * watch take, for benchmarks. @thread any */

@@ -51,7 +51,7 @@ struct el_local_queue {
   uint16_t permits; /* EL_MODE_PERMIT: number of permits */
   uint8_t mode;     /* el_mode */
   uint8_t n_names;
-  bool is_changed : 1; /* el_local_queues_settle must visit it */
+  bool is_changed : 1; /* el_local_queues_serve must visit it */
   /* its first waiter, a try or a share-only wait, waits until a conflicting key of this client is
    * deleted */
   bool is_deferred : 1;

@@ -7,9 +7,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/completion.h"
 #include "base/container_of.h"
 #include "lock/local_queue.h"
+#include "lock/task.h"
 
 /* What answers have told about keys of other clients. The I/O thread sets the fields; any thread
  * takes and frees what they point to. */
@@ -19,9 +19,14 @@ typedef struct sightings {
 } sightings;
 
 struct el_lock {
-  atomic_int refs;
+  el_task task;     /* its events are el_lock_event */
   atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; used by any thread */
-  el_shared *shared;
+
+  bool leads : 1, is_in_with : 1; /* see el_lock_options; constant */
+  atomic_bool is_downgraded;      /* to a read hold; used by any thread */
+  /* |is_stop_posted|: |stop_command| was posted. |is_max_hold_posted|: |command| is in the
+   * inbox. */
+  atomic_bool is_stop_posted, is_max_hold_posted;
 
   union { /* saves 8 bytes for each held lock */
     /* The option max_hold. Set before the I/O thread gets the lock, used until the lock is
@@ -41,15 +46,8 @@ struct el_lock {
    * completed. If the lock was held, it is written before EL_LOCK_RELEASED is completed. */
   el_error *err; /* why the wait or the release failed; NULL: it did not */
 
-  bool leads : 1, is_in_with : 1; /* see el_lock_options; constant */
-  atomic_bool is_downgraded;      /* to a read hold; used by any thread */
-  /* |is_stop_posted|: |stop_command| was posted. |is_max_hold_posted|: |command| is in the
-   * inbox. */
-  atomic_bool is_stop_posted, is_max_hold_posted;
-
   _Atomic(sightings *) seen; /* NULL until the first; then constant */
 
-  el_completion completion;        /* its events are el_lock_event */
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; used by any thread */
   /* runs run_start, later run_move_max_hold_end */
   el_command command;
@@ -63,17 +61,15 @@ struct el_lock {
 /* ---- references and commands ---- */
 
 el_lock *el_lock_ref(el_lock *lk) {
-  atomic_fetch_add(&lk->refs, 1);
+  el_task_ref(&lk->task);
   return lk;
 }
 
 void el_lock_unref(el_lock *lk) {
-  if (atomic_fetch_sub(&lk->refs, 1) != 1) return;
+  if (!el_task_unref(&lk->task)) return;
   if (lk->deadline != NULL) {
     el_hold_deadline_unref(lk->deadline);
   }
-  el_completion_destroy(&lk->completion);
-  el_shared_unref(lk->shared);
   el_keys_destroy(&lk->keys);
   el_bytes_free(lk->waiter.name);
   el_bytes_free(lk->waiter.value);
@@ -84,19 +80,11 @@ void el_lock_unref(el_lock *lk) {
   free(lk);
 }
 
-/* Posts |command| with a reference of its own. Returns false if the client is closed. */
-static bool post(el_lock *lk, el_command *command) {
-  el_lock_ref(lk);
-  if (el_shared_post(lk->shared, command)) return true;
-  el_lock_unref(lk);
-  return false;
-}
-
 /* Posts |stop_command|, but only once: unlock, the loss of a hold and the garbage collector may all
  * call this, and a command must not be in the inbox twice. */
 static void post_stop(el_lock *lk) {
   if (!atomic_exchange(&lk->is_stop_posted, true)) {
-    post(lk, &lk->stop_command);
+    el_task_post(&lk->task, &lk->stop_command, NULL);
   }
 }
 
@@ -127,8 +115,8 @@ void el_lock_read_proof_error(const el_lock *lk, el_error *err) {
   el_loss loss;
   int64_t until_ms = el_hold_deadline_get(lk->deadline, &loss);
   int64_t ended_ms = until_ms <= el_now_ms() ? until_ms : 0;
-  if (!el_shared_stood_still(lk->shared, err)) {
-    el_shared_read_proof_error(lk->shared, ended_ms, err);
+  if (!el_shared_stood_still(lk->task.shared, err)) {
+    el_shared_read_proof_error(lk->task.shared, ended_ms, err);
   }
 }
 
@@ -165,10 +153,10 @@ static bool lose(el_lock *lk, el_loss loss) {
   if (cause.code != EL_OK) {
     event.why = (el_bytes){cause.text, strlen(cause.text)};
   }
-  is_lost = el_events_note_change(&lk->shared->events, &event, &lk->state,
+  is_lost = el_events_note_change(&lk->task.shared->events, &event, &lk->state,
                                   EL_HOLD_HELD, EL_HOLD_LOST + (int)loss);
   if (is_lost && loss != EL_LOSS_CLOSED) {
-    EL_COUNT(&lk->shared->counters, lost, 1);
+    EL_COUNT(&lk->task.shared->counters, lost, 1);
   }
   return is_lost;
 }
@@ -178,7 +166,7 @@ static bool lose(el_lock *lk, el_loss loss) {
  * lock, or find another reason of the loss, at the same moment: the first change counts. */
 static int lose_by_clock(el_lock *lk, el_loss loss) {
   if (lose(lk, loss)) {
-    el_completion_complete(&lk->completion, EL_LOCK_ENDED);
+    el_completion_complete(&lk->task.completion, EL_LOCK_ENDED);
     post_stop(lk);
   }
   return atomic_load(&lk->state);
@@ -231,7 +219,7 @@ static void on_granted(el_waiter *waiter, const el_grant *grant) {
   free(el_lock_take_holder(lk));
   begin_hold(lk, lk->max_hold_ms);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
-  el_completion_complete(&lk->completion, EL_LOCK_DECIDED);
+  el_completion_complete(&lk->task.completion, EL_LOCK_DECIDED);
 }
 
 static void on_failed(el_waiter *waiter, const el_error *err) {
@@ -239,7 +227,7 @@ static void on_failed(el_waiter *waiter, const el_error *err) {
   int pending = EL_HOLD_PENDING;
   lk->err = copy_of(err);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_FAILED);
-  el_completion_complete(&lk->completion,
+  el_completion_complete(&lk->task.completion,
                          EL_LOCK_DECIDED | EL_LOCK_RELEASED | EL_LOCK_ENDED);
 }
 
@@ -251,13 +239,13 @@ static void on_lost(el_waiter *waiter, el_loss loss) {
   int64_t left_us;
   el_loss by_clock = clock_loss(lk, &left_us);
   lose(lk, by_clock != EL_LOSS_NONE ? by_clock : loss);
-  el_completion_complete(&lk->completion, EL_LOCK_ENDED);
+  el_completion_complete(&lk->task.completion, EL_LOCK_ENDED);
 }
 
 static void on_released(el_waiter *waiter, const el_error *err) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   lk->err = copy_of(err);
-  el_completion_complete(&lk->completion, EL_LOCK_RELEASED);
+  el_completion_complete(&lk->task.completion, EL_LOCK_RELEASED);
 }
 
 static void on_done(el_waiter *waiter) {
@@ -319,7 +307,7 @@ static void run_move_max_hold_end(el_command *command) {
 static void run_start(el_command *command) {
   el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
   command->run = run_move_max_hold_end;
-  el_waiter_join(&lk->waiter, lk->shared->queues);
+  el_waiter_join(&lk->waiter, lk->task.shared->queues);
 }
 
 static void run_stop(el_command *command) {
@@ -346,10 +334,9 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
     free(lk);
     return NULL;
   }
-  atomic_init(&lk->refs, 1);
+  el_task_init(&lk->task, shared);
   atomic_init(&lk->state, EL_HOLD_PENDING);
   atomic_init(&lk->max_hold_end_us, INT64_MAX);
-  lk->shared = el_shared_ref(shared);
   lk->max_hold_ms = options->max_hold_ms;
   lk->leads = options->leads;
   lk->is_in_with = options->is_in_with;
@@ -365,7 +352,6 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
   lk->command.run = run_start;
   lk->stop_command.run = run_stop;
-  el_completion_init(&lk->completion);
   return lk;
 }
 
@@ -378,12 +364,9 @@ el_lock *el_lock_new(el_shared *shared, const el_lock_options *options,
     el_error_set(err, EL_NOMEM, "no memory for a lock");
     return NULL;
   }
-  if (!post(lk, &lk->command)) {
-    el_error_set(err, EL_CLOSED, "the client is closed");
-    el_lock_unref(lk);
-    return NULL;
-  }
-  return lk;
+  if (el_task_post(&lk->task, &lk->command, err)) return lk;
+  el_lock_unref(lk);
+  return NULL;
 }
 
 /* ---- wait, on a Lua thread ---- */
@@ -397,8 +380,7 @@ static void read_error(const el_error *from, el_error *to) {
 }
 
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_shared_wait(lk->shared, &lk->completion, EL_LOCK_DECIDED,
-                      timeout_ms)) {
+  if (!el_task_wait(&lk->task, EL_LOCK_DECIDED, timeout_ms)) {
     return false;
   }
   read_error(lk->deadline == NULL ? lk->err : NULL, err);
@@ -406,8 +388,7 @@ bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
 }
 
 bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_shared_wait(lk->shared, &lk->completion, EL_LOCK_RELEASED,
-                      timeout_ms)) {
+  if (!el_task_wait(&lk->task, EL_LOCK_RELEASED, timeout_ms)) {
     return false;
   }
   read_error(lk->deadline != NULL ? lk->err : NULL, err);
@@ -418,22 +399,22 @@ bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms) {
   /* The state changes before the event completes. A caller that has seen the loss in the state must
    * not be told that the hold goes on. */
   return el_lock_loss(lk) != EL_LOSS_NONE ||
-         el_shared_wait(lk->shared, &lk->completion, EL_LOCK_ENDED, timeout_ms);
+         el_task_wait(&lk->task, EL_LOCK_ENDED, timeout_ms);
 }
 
-el_completion *el_lock_completion(el_lock *lk) { return &lk->completion; }
+el_completion *el_lock_completion(el_lock *lk) { return &lk->task.completion; }
 
 /* ---- change or end the hold, on a Lua thread ---- */
 
 bool el_lock_set_max_hold(el_lock *lk, int64_t max_hold_ms) {
   int64_t left_us;
-  if (el_shared_is_forked(lk->shared) ||
+  if (el_shared_is_forked(lk->task.shared) ||
       el_lock_hold(lk, &left_us) != EL_HOLD_HELD) {
     return false;
   }
   atomic_store(&lk->max_hold_end_us, el_now_us() + max_hold_ms * 1000);
   if (!atomic_exchange(&lk->is_max_hold_posted, true)) {
-    post(lk, &lk->command);
+    el_task_post(&lk->task, &lk->command, NULL);
   }
   return true;
 }
@@ -447,7 +428,7 @@ static bool release_hold(el_lock *lk) {
 
 static bool abandon_hold(el_lock *lk, el_event_kind kind) {
   el_event event = end_event(lk, kind);
-  return el_events_note_change(&lk->shared->events, &event, &lk->state,
+  return el_events_note_change(&lk->task.shared->events, &event, &lk->state,
                                EL_HOLD_HELD, EL_HOLD_ABANDONED);
 }
 
@@ -475,7 +456,7 @@ static bool end_lock(el_lock *lk, bool (*end_hold)(el_lock *)) {
     }
   }
   if (was_held) {
-    el_completion_complete(&lk->completion, EL_LOCK_ENDED);
+    el_completion_complete(&lk->task.completion, EL_LOCK_ENDED);
   }
   post_stop(lk);
   return was_held;
@@ -492,10 +473,10 @@ bool el_lock_is_abandoned(const el_lock *lk) {
 /* In a forked child the lock is not freed: the parent's I/O thread owns its state. */
 bool el_lock_drop(el_lock *lk) {
   bool was_held;
-  if (el_shared_is_forked(lk->shared)) return false;
+  if (el_shared_is_forked(lk->task.shared)) return false;
   was_held = end_lock(lk, end_leaked_hold);
   if (was_held) {
-    EL_COUNT(&lk->shared->counters, leaked, 1);
+    EL_COUNT(&lk->task.shared->counters, leaked, 1);
   }
   el_lock_unref(lk);
   return was_held;
@@ -523,7 +504,7 @@ int64_t el_lock_lease(const el_lock *lk) { return lk->keys.lease; }
 
 const el_keys *el_lock_keys(const el_lock *lk) { return &lk->keys; }
 
-el_shared *el_lock_shared(const el_lock *lk) { return lk->shared; }
+el_shared *el_lock_shared(const el_lock *lk) { return lk->task.shared; }
 
 size_t el_lock_size(void) { return sizeof(el_lock) + el_local_queue_size(); }
 

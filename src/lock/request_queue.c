@@ -51,7 +51,7 @@ struct el_request_queue {
   struct request_list background; /* background requests that wait */
   el_timer timer;                 /* due when the next request may leave */
   int background_in_flight;
-  int probes_in_flight;
+  int attempts_in_flight;
   int64_t background_at; /* when the next background request may leave */
 
   el_cluster_identity identity;
@@ -162,11 +162,11 @@ static int64_t batcher_ready_ms(const el_batcher *batcher) {
   return (before != NULL ? before : last)->sent_ms + EL_BATCH_WAIT_MS;
 }
 
-/* Tells whether the queue backs off and a probe is in flight. No other request leaves then: if the
- * probe fails, the next request leaves after the pause. */
-static bool has_probe_in_flight(const el_request_queue *queue) {
+/* Tells whether the queue backs off and an attempt is in flight. No other request leaves then: if
+ * the attempt fails, the next request leaves after the pause. */
+static bool has_attempt_in_flight(const el_request_queue *queue) {
   return el_contact_is_lost(&queue->shared->contact) &&
-         queue->probes_in_flight > 0;
+         queue->attempts_in_flight > 0;
 }
 
 static int64_t later(int64_t a_ms, int64_t b_ms) {
@@ -177,7 +177,7 @@ static int64_t later(int64_t a_ms, int64_t b_ms) {
  * comes. */
 static int64_t next_ms(const el_request_queue *queue) {
   int64_t at_ms = INT64_MAX;
-  if (has_probe_in_flight(queue)) return INT64_MAX;
+  if (has_attempt_in_flight(queue)) return INT64_MAX;
   for (int i = 0; i < BATCHERS; i++) {
     int64_t ready_ms = batcher_ready_ms(&queue->batchers[i]);
     if (ready_ms < at_ms) at_ms = ready_ms;
@@ -196,9 +196,9 @@ static el_batcher *batcher_of(el_request_queue *queue,
 
 static void note_leaving(el_request *request, bool shares) {
   el_request_queue *queue = request->queue;
-  request->is_probe = el_contact_is_lost(&queue->shared->contact);
+  request->is_attempt = el_contact_is_lost(&queue->shared->contact);
   request->rev_at_send = queue->identity.rev;
-  queue->probes_in_flight += request->is_probe;
+  queue->attempts_in_flight += request->is_attempt;
   queue->background_in_flight += request->is_background;
   el_counters_add(&queue->shared->counters, request->counted_as, 1);
   EL_COUNT(&queue->shared->counters, batched, shares);
@@ -226,10 +226,10 @@ static int64_t attempt_ms(const el_request_queue *queue) {
   return el_channel_attempt_ms(el_auth_channel(queue->shared->auth));
 }
 
-/* Tells whether |request| may have a slow answer. A probe may not, because other requests wait for
- * its answer. */
+/* Tells whether |request| may have a slow answer. An attempt may not, because other requests wait
+ * for its answer. */
 static bool may_be_slow(const el_request *request) {
-  return request->may_be_slow && !request->is_probe;
+  return request->may_be_slow && !request->is_attempt;
 }
 
 /* Returns how long an attempt of |request| may take: until its deadline if it may have a slow
@@ -361,7 +361,7 @@ static void dequeue(el_request_queue *queue, el_request *request) {
 
 static bool may_leave(const el_request_queue *queue, int64_t now_ms) {
   return now_ms >= queue->shared->contact.next_ms &&
-         !has_probe_in_flight(queue);
+         !has_attempt_in_flight(queue);
 }
 
 static void send_foreground(el_request_queue *queue, int64_t now_ms) {
@@ -453,7 +453,7 @@ static void note_unknown_outcome(el_error *err) {
 /* Passes |answer| to the sender of |request|. */
 static void answer_request(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = request->queue;
-  queue->probes_in_flight -= request->is_probe;
+  queue->attempts_in_flight -= request->is_attempt;
   queue->background_in_flight -= request->is_background;
   if (queue->is_stopping) {
     el_packed_txn_free(&request->packed);

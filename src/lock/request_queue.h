@@ -3,9 +3,10 @@
  *
  * A request leaves at once if few are in flight; otherwise it waits, and leaves with others in one
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
- * unreachable no request leaves for a pause, then one request leaves as a probe (lock/contact.h).
- * Each answer is checked to be from the same cluster as earlier answers. The queue never sends a
- * request again after a failure: the sender decides about that (protocol/retry.h). I/O thread only. */
+ * unreachable no request leaves for a pause, then one request leaves as an attempt
+ * (lock/contact.h). Each answer is checked to be from the same cluster as earlier answers. The
+ * queue never sends a request again after a failure: the sender decides about that
+ * (protocol/retry.h). I/O thread only. */
 #ifndef ETCDLOCK_LOCK_REQUEST_QUEUE_H
 #define ETCDLOCK_LOCK_REQUEST_QUEUE_H
 
@@ -57,7 +58,7 @@ struct el_request {
   int64_t timeout_ms; /* of the last attempt */
   /* |timeout_ms| was less than el_channel_attempt_ms */
   bool has_short_timeout;
-  bool is_probe; /* the request was sent during a backoff */
+  bool is_attempt; /* the request was sent during a backoff */
   TAILQ_ENTRY(el_request) link;
 };
 

@@ -251,7 +251,7 @@ static void send_check(el_session *session, const el_checked_key *key) {
   EL_UNINITIALIZED el_lock_txn built;
   lease_check *check = el_alloc(sizeof *check);
   check->request.done = on_checked;
-  check->request.counted_as = offsetof(el_stats, probes);
+  check->request.counted_as = offsetof(el_stats, lease_checks);
   check->session = session;
   check->generation = session->generation;
   check->rev = key->rev;

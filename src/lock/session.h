@@ -1,6 +1,6 @@
 /* session: the lease of a client: grant, keepalives, lease checks and audits, and the time until
- * which holds on the lease are proven. When a lease has ended, the session asks for the next one. I/O
- * thread only.
+ * which holds on the lease are proven. When a lease has ended, the session asks for the next one.
+ * I/O thread only.
  *
  *   NEW -needed-> GRANTING -granted-> ALIVE -lease gone-> ENDED
  *                                       |
@@ -21,8 +21,8 @@
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
  * lock delay after the end of its holds.
  *
- * If |hold_deadline| passes while the session has holds, these are lost, even if the lease turns out
- * to be alive. From then on the session does not revoke its lease until the lock delay is over,
+ * If |hold_deadline| passes while the session has holds, these are lost, even if the lease turns
+ * out to be alive. From then on the session does not revoke its lease until the lock delay is over,
  * because the keys of the lost holds are attached to the lease. If the session is closed before
  * that, it leaves the lease to expire (END_LEFT_TO_EXPIRE), and its entries delete all keys but
  * those of the lost holds.
@@ -33,8 +33,7 @@
  *
  * During an event the session calls no function of the layers above. It records news for them as
  * bits, and settle (client.c) takes the bits after the event. (key_checked and found_key are called
- * before the event that an answer leads to.)
- */
+ * before the event that an answer leads to.) */
 #ifndef ETCDLOCK_LOCK_SESSION_H
 #define ETCDLOCK_LOCK_SESSION_H
 
@@ -211,7 +210,8 @@ void el_session_stop(el_session *session);
  * @thread io */
 void el_session_destroy(el_session *session);
 
-/* el_session_is_over tells whether the lease has ended and no lease call is in flight. @thread io */
+/* el_session_is_over tells whether the lease has ended and no lease call is in flight.
+ * @thread io */
 bool el_session_is_over(const el_session *session);
 
 /* ---- events of the client ---- */
@@ -242,8 +242,9 @@ void el_session_close(el_session *session);
  * does by el_session_close. @thread io */
 void el_session_abandon(el_session *session);
 
-/* el_session_publish_hold_deadline shows the hold deadline to other threads. If holds were lost, call
- * it only after their locks were marked as lost (see el_hold_deadline in shared.h). @thread io */
+/* el_session_publish_hold_deadline shows the hold deadline to other threads. If holds were lost,
+ * call it only after their locks were marked as lost (see el_hold_deadline in shared.h).
+ * @thread io */
 void el_session_publish_hold_deadline(el_session *session);
 
 /* el_session_end_holds ends the hold deadline that other threads read, so that all holds of the
@@ -252,16 +253,17 @@ void el_session_end_holds(el_session *session, el_loss loss);
 
 /* ---- events of entries ---- */
 
-/* el_session_add_key lists |key| for lease checks, if it is not listed. |is_held|: a lock is held by
- * the key, and is lost with the lease. @thread io */
+/* el_session_add_key lists |key| for lease checks, if it is not listed. |is_held|: a lock is held
+ * by the key, and is lost with the lease. @thread io */
 void el_session_add_key(el_session *session, el_checked_key *key, bool is_held);
 
 /* el_session_remove_key removes |key| from the list. If |key| is not listed, the function does
  * nothing. @thread io */
 void el_session_remove_key(el_session *session, el_checked_key *key);
 
-/* el_session_check_expiry tells the session that a hold has expired, which the entry may know before
- * the session does. It is called while the key of the hold is still listed as held. @thread io */
+/* el_session_check_expiry tells the session that a hold has expired, which the entry may know
+ * before the session does. It is called while the key of the hold is still listed as held.
+ * @thread io */
 void el_session_check_expiry(el_session *session);
 
 /* el_session_add_sight tells the session that a quorum of etcd saw one of its keys, which may prove
@@ -304,8 +306,8 @@ int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 int64_t el_session_renewal_sent_ms(const el_session *session);
 
 /* el_session_last_error returns why there is no usable lease. It is the error of the last grant,
- * keepalive or lease check. If that succeeded, but leases keep ending before a hold is proven, it is
- * the error that told of the last such end, if it came at |since_ms| (el_now_ms) or later; if
+ * keepalive or lease check. If that succeeded, but leases keep ending before a hold is proven, it
+ * is the error that told of the last such end, if it came at |since_ms| (el_now_ms) or later; if
  * answers take too long for the TTL, an error that tells how long. NULL: there is no such error.
  * @thread io */
 const el_error *el_session_last_error(const el_session *session,

@@ -28,9 +28,9 @@
 /* el_stats is a copy of the counters of a client. The fields have the names that they have in Lua's
  * client:stats. Except for |held| and |waiting|, they count since connect and never decrease. */
 typedef struct el_stats {
-  /* Requests sent to etcd, by kind. looks: reads of a queue; probes: lease checks; calls:
+  /* Requests sent to etcd, by kind. looks: reads of a queue; calls:
    * transactions of a caller (guarded.h). */
-  int64_t enqueues, tries, looks, deletes, probes;
+  int64_t enqueues, tries, looks, deletes, lease_checks;
   int64_t keepalives, grants, revokes, audits, watches, calls;
   /* Authenticates that have ended, and the milliseconds that they have taken together */
   int64_t authentications, authentication_ms;
@@ -177,8 +177,8 @@ bool el_shared_is_forked(const el_shared *shared);
  * "closed" or "forked". @thread lua */
 bool el_shared_is_usable(const el_shared *shared, el_error *err);
 
-/* el_shared_stood_still tells whether the timer of the session has not run for a second or more after
- * it was due, because the process or the machine did not run. |err| then says for how long.
+/* el_shared_stood_still tells whether the timer of the session has not run for a second or more
+ * after it was due, because the process or the machine did not run. |err| then says for how long.
  * @thread any */
 bool el_shared_stood_still(const el_shared *shared, el_error *err);
 

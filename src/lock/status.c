@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/completion.h"
 #include "base/container_of.h"
+#include "lock/task.h"
 
 /* The request for the status of one member. */
 typedef struct member_request {
@@ -16,12 +16,10 @@ typedef struct member_request {
 } member_request;
 
 struct el_status {
-  /* one reference of Lua, and one of the I/O thread until all members have answered */
-  atomic_int refs;
-  el_shared *shared;
+  /* references: of Lua, and of the I/O thread until all members have answered */
+  el_task task;
   el_command command;
   int64_t timeout_ms;
-  el_completion completion;
   /* Used by the I/O thread only, until it completes EL_STATUS_ANSWERED. */
   /* number of members; number of those that have not answered */
   size_t n, left;
@@ -37,13 +35,11 @@ static void free_texts(el_member_status *status) {
 }
 
 static void unref(el_status *status) {
-  if (atomic_fetch_sub(&status->refs, 1) != 1) return;
+  if (!el_task_unref(&status->task)) return;
   for (size_t i = 0; i < status->n; i++) {
     free_texts(&status->answers[i].status);
   }
   free(status->answers);
-  el_completion_destroy(&status->completion);
-  el_shared_unref(status->shared);
   free(status);
 }
 
@@ -69,7 +65,7 @@ static void copy_status(el_member_status *to, const el_member_status *status) {
 
 static void end_one(el_status *status) {
   if (--status->left > 0) return;
-  el_completion_complete(&status->completion, EL_STATUS_ANSWERED);
+  el_completion_complete(&status->task.completion, EL_STATUS_ANSWERED);
   unref(status);
 }
 
@@ -81,7 +77,7 @@ static void on_answered(void *arg, const el_member_status *status) {
 }
 
 static void ask(el_status *status, size_t member) {
-  el_shared *shared = status->shared;
+  el_shared *shared = status->task.shared;
   member_request *request = el_alloc(sizeof *request);
   *request = (member_request){status, &status->answers[member]};
   EL_COUNT(&shared->counters, calls, 1);
@@ -91,7 +87,7 @@ static void ask(el_status *status, size_t member) {
 
 static void run_start(el_command *command) {
   el_status *status = EL_CONTAINER_OF(command, el_status, command);
-  el_shared *shared = status->shared;
+  el_shared *shared = status->task.shared;
   const el_channel *ch = el_auth_channel(shared->auth);
   size_t n = el_channel_count(ch);
   status->answers = el_alloc(n * sizeof *status->answers);
@@ -118,10 +114,8 @@ static void run_start(el_command *command) {
 static el_status *new_status(el_shared *shared) {
   el_status *status = calloc(1, sizeof *status);
   if (status == NULL) return NULL;
-  atomic_init(&status->refs, 2);
-  status->shared = el_shared_ref(shared);
+  el_task_init(&status->task, shared);
   status->command.run = run_start;
-  el_completion_init(&status->completion);
   return status;
 }
 
@@ -135,23 +129,20 @@ el_status *el_status_start(el_shared *shared, int64_t timeout_ms,
     return NULL;
   }
   status->timeout_ms = timeout_ms;
-  if (el_shared_post(shared, &status->command)) return status;
+  if (el_task_post(&status->task, &status->command, err)) return status;
   unref(status);
-  unref(status);
-  el_error_set(err, EL_CLOSED, "the client is closed");
   return NULL;
 }
 
 void el_status_drop(el_status *status) {
-  if (!el_shared_is_forked(status->shared)) {
+  if (!el_shared_is_forked(status->task.shared)) {
     unref(status);
   }
 }
 
 const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
                                        size_t *n) {
-  if (!el_shared_wait(status->shared, &status->completion, EL_STATUS_ANSWERED,
-                      timeout_ms)) {
+  if (!el_task_wait(&status->task, EL_STATUS_ANSWERED, timeout_ms)) {
     return NULL;
   }
   *n = status->n;
@@ -159,5 +150,5 @@ const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
 }
 
 el_completion *el_status_completion(el_status *status) {
-  return &status->completion;
+  return &status->task.completion;
 }

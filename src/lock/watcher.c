@@ -2,23 +2,20 @@
 #include "lock/watcher.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/completion.h"
 #include "base/container_of.h"
+#include "lock/task.h"
 
 struct el_watcher {
-  atomic_int refs;
-  el_shared *shared;
+  el_task task;    /* its events are el_watcher_event */
   el_bytes prefix; /* owned */
   el_command start_command, stop_command;
   bool is_closed; /* stop_command is posted; used by the Lua thread only */
-  el_completion completion; /* its events are el_watcher_event */
 
-  pthread_mutex_t
-      mu;          /* guards the next five; held while |completion| changes */
+  /* guards the next five; held while the events change */
+  pthread_mutex_t mu;
   int64_t changes; /* number of changes so far */
   int64_t rev;     /* store revision of the last change, 0: unknown */
   int64_t passed;  /* value of |changes| at the last el_watcher_pass */
@@ -49,7 +46,7 @@ static void count_change(el_watcher *watcher, el_bytes key, int64_t rev) {
   if (is_counted(watcher, key)) {
     watcher->changes++;
     watcher->rev = rev;
-    el_completion_complete(&watcher->completion, EL_WATCHER_CHANGED);
+    el_completion_complete(&watcher->task.completion, EL_WATCHER_CHANGED);
   }
   pthread_mutex_unlock(&watcher->mu);
 }
@@ -58,7 +55,7 @@ static void count_change(el_watcher *watcher, el_bytes key, int64_t rev) {
 static void end(el_watcher *watcher, const el_error *err) {
   pthread_mutex_lock(&watcher->mu);
   if (watcher->err.code == EL_OK) watcher->err = *err;
-  el_completion_complete(&watcher->completion,
+  el_completion_complete(&watcher->task.completion,
                          EL_WATCHER_CHANGED | EL_WATCHER_ENDED);
   pthread_mutex_unlock(&watcher->mu);
 }
@@ -67,7 +64,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_watcher *watcher = EL_CONTAINER_OF(watch, el_watcher, watch);
   switch (event->kind) {
     case EL_WATCH_CREATED:
-      EL_COUNT(&watcher->shared->counters, watches, 1);
+      EL_COUNT(&watcher->task.shared->counters, watches, 1);
       count_change(watcher, (el_bytes){0}, event->rev);
       return;
     case EL_WATCH_PUT:
@@ -99,7 +96,7 @@ void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only) {
     watcher->only =
         (el_bytes){only.data != NULL ? el_bytes_copy(only) : NULL, only.len};
     if (watcher->err.code == EL_OK) {
-      el_completion_clear(&watcher->completion, EL_WATCHER_CHANGED);
+      el_completion_clear(&watcher->task.completion, EL_WATCHER_CHANGED);
     }
   }
   pthread_mutex_unlock(&watcher->mu);
@@ -107,37 +104,34 @@ void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only) {
 
 bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
                      int64_t timeout_ms) {
-  return el_shared_wait(watcher->shared, &watcher->completion, event,
-                        timeout_ms);
+  return el_task_wait(&watcher->task, event, timeout_ms);
 }
 
 el_completion *el_watcher_completion(el_watcher *watcher) {
-  return &watcher->completion;
+  return &watcher->task.completion;
 }
 
 /* ---- start and stop ---- */
 
 static void unref(el_watcher *watcher) {
-  if (atomic_fetch_sub(&watcher->refs, 1) != 1) return;
+  if (!el_task_unref(&watcher->task)) return;
   pthread_mutex_destroy(&watcher->mu);
-  el_completion_destroy(&watcher->completion);
   el_bytes_free(watcher->prefix);
   el_bytes_free(watcher->only);
-  el_shared_unref(watcher->shared);
   free(watcher);
 }
 
 static void unlist(el_watcher *watcher) {
   if (!watcher->is_listed) return;
   watcher->is_listed = false;
-  TAILQ_REMOVE(&watcher->shared->watchers, watcher, link);
-  el_watch_stop(watcher->shared->watches, &watcher->watch);
+  TAILQ_REMOVE(&watcher->task.shared->watchers, watcher, link);
+  el_watch_stop(watcher->task.shared->watches, &watcher->watch);
   unref(watcher);
 }
 
 static void run_start(el_command *command) {
   el_watcher *watcher = EL_CONTAINER_OF(command, el_watcher, start_command);
-  el_shared *shared = watcher->shared;
+  el_shared *shared = watcher->task.shared;
   if (shared->closed.code != EL_OK) {
     end(watcher, &shared->closed);
     unref(watcher);
@@ -155,14 +149,6 @@ static void run_stop(el_command *command) {
   unref(watcher);
 }
 
-/* Posts |command| with a reference of its own. Returns false if the client is closed. */
-static bool post(el_watcher *watcher, el_command *command) {
-  atomic_fetch_add(&watcher->refs, 1);
-  if (el_shared_post(watcher->shared, command)) return true;
-  unref(watcher);
-  return false;
-}
-
 static el_watcher *new_watcher(el_shared *shared, el_bytes prefix) {
   el_watcher *watcher = calloc(1, sizeof *watcher);
   if (watcher == NULL) return NULL;
@@ -171,12 +157,10 @@ static el_watcher *new_watcher(el_shared *shared, el_bytes prefix) {
     free(watcher);
     return NULL;
   }
-  atomic_init(&watcher->refs, 1);
-  watcher->shared = el_shared_ref(shared);
+  el_task_init(&watcher->task, shared);
   watcher->start_command.run = run_start;
   watcher->stop_command.run = run_stop;
   pthread_mutex_init(&watcher->mu, NULL);
-  el_completion_init(&watcher->completion);
   return watcher;
 }
 
@@ -188,23 +172,26 @@ el_watcher *el_watcher_new(el_shared *shared, el_bytes prefix, el_error *err) {
     el_error_set(err, EL_NOMEM, "no memory for a watcher");
     return NULL;
   }
-  if (post(watcher, &watcher->start_command)) return watcher;
+  if (el_task_post(&watcher->task, &watcher->start_command, err)) {
+    return watcher;
+  }
   unref(watcher);
-  el_error_set(err, EL_CLOSED, "the client is closed");
   return NULL;
 }
 
 void el_watcher_close(el_watcher *watcher) {
   el_error err;
-  if (el_shared_is_forked(watcher->shared)) return;
-  if (!watcher->is_closed) post(watcher, &watcher->stop_command);
+  if (el_shared_is_forked(watcher->task.shared)) return;
+  if (!watcher->is_closed) {
+    el_task_post(&watcher->task, &watcher->stop_command, NULL);
+  }
   watcher->is_closed = true;
   el_error_set(&err, EL_CLOSED, "the watcher was closed");
   end(watcher, &err);
 }
 
 void el_watcher_drop(el_watcher *watcher) {
-  if (el_shared_is_forked(watcher->shared))
+  if (el_shared_is_forked(watcher->task.shared))
     return; /* the parent's I/O thread owns the watcher */
   el_watcher_close(watcher);
   unref(watcher);

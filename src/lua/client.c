@@ -236,7 +236,7 @@ static const struct {
                     STAT(tries),
                     STAT(looks),
                     STAT(deletes),
-                    STAT(probes),
+                    STAT(lease_checks),
                     STAT(keepalives),
                     STAT(grants),
                     STAT(revokes),

@@ -21,7 +21,7 @@ struct el_diagnosis {
   el_command command; /* first: posted with the result */
   pthread_t thread;
   int stop_fd;
-  /* set after the probe, before the thread posts |command| */
+  /* set after the diagnosis, before the thread posts |command| */
   el_completion ended;
   /* guards the next two; the thread also holds it while it posts */
   pthread_mutex_t mu;
@@ -61,14 +61,14 @@ static void run_done(el_command *command) {
 
 /* ---- the thread ---- */
 
-static void *run_probe(void *arg) {
+static void *run_diagnosis(void *arg) {
   el_diagnosis *diagnosis = arg;
   bool is_abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
   el_c_locale_enter(); /* until the thread ends: for the resolver's reason */
   diagnosis->is_found =
-      el_tls_probe(diagnosis->tls, diagnosis->address, diagnosis->is_unix,
-                   EL_DIAGNOSIS_MS, diagnosis->stop_fd, &diagnosis->err);
+      el_tls_diagnose(diagnosis->tls, diagnosis->address, diagnosis->is_unix,
+                      EL_DIAGNOSIS_MS, diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
   is_abandoned = diagnosis->is_abandoned;
   if (!is_abandoned) {
@@ -100,7 +100,7 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
   diagnosis->done = done;
   diagnosis->arg = arg;
   if (diagnosis->stop_fd < 0 ||
-      el_thread_start(&diagnosis->thread, run_probe, diagnosis) != 0) {
+      el_thread_start(&diagnosis->thread, run_diagnosis, diagnosis) != 0) {
     free_diagnosis(diagnosis);
     return NULL;
   }

@@ -1,8 +1,8 @@
 /* diagnosis: finds out why connections to a member fail, on a thread of its own.
  *
- * The TLS probe blocks (DNS, connection, handshake), so it cannot run on the I/O thread. The thread
- * of the probe uses only its el_diagnosis and the el_tls, and posts the result to the loop.
- */
+ * The TLS diagnosis blocks (DNS, connection, handshake), so it cannot run on the I/O thread. The
+ * thread of the diagnosis uses only its el_diagnosis and the el_tls, and posts the result to the
+ * loop. */
 #ifndef ETCDLOCK_NET_DIAGNOSIS_H
 #define ETCDLOCK_NET_DIAGNOSIS_H
 
@@ -17,7 +17,7 @@ typedef struct el_diagnosis el_diagnosis;
 typedef void (*el_diagnosis_done)(void *arg, bool is_found,
                                   const el_error *err);
 
-/* el_diagnosis_start starts a thread that examines |address| (as el_tls_probe). |done| is called
+/* el_diagnosis_start starts a thread that examines |address| (as el_tls_diagnose). |done| is called
  * once, later, in the loop, unless el_diagnosis_stop is called before. Returns NULL if no thread
  * can be started. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,

@@ -41,7 +41,8 @@ void el_patience_reset(el_patience *patience);
 /* el_patience_ms returns how long an answer may take, in milliseconds. @thread any */
 int64_t el_patience_ms(const el_patience *patience);
 
-/* el_patience_round_trip_ms returns how long an answer takes: SRTT. 0: none has come. @thread any */
+/* el_patience_round_trip_ms returns how long an answer takes: SRTT. 0: none has come.
+ * @thread any */
 int64_t el_patience_round_trip_ms(const el_patience *patience);
 
 /* el_patience_estimate_ms returns the same without least limit and doublings: what the answers

@@ -41,7 +41,8 @@ typedef struct el_walk {
   bool is_shrunk;
 } el_walk;
 
-/* el_entry_request is what an entry asks etcd. The comment of a field names the kinds that use it. */
+/* el_entry_request is what an entry asks etcd. The comments of the fields name the kinds that use
+ * them. */
 typedef struct el_entry_request {
   el_request_kind kind;
   bool is_serializable; /* read: one member may answer from its own state */

@@ -64,12 +64,13 @@ static bool add_key(SSL_CTX *ctx, const el_pem pems[], el_error *err) {
 }
 
 /* The context offers the same versions, ciphers, group and ALPN protocol as gRPC 1.51, so that a
- * probe fails for the same reasons as gRPC. */
+ * diagnosis fails for the same reasons as gRPC. */
 SSL_CTX *el_tls_bare_context(void) {
   static const unsigned char h2[] = {2, 'h', '2'};
   SSL_CTX *ctx;
-  /* Without NO_ATEXIT, OpenSSL frees its state when the process exits. If a probe or gRPC is inside
-   * OpenSSL at that time, the process crashes. Only the first call in a process has an effect. */
+  /* Without NO_ATEXIT, OpenSSL frees its state when the process exits. If a diagnosis or gRPC is
+   * inside OpenSSL at that time, the process crashes. Only the first call in a process has an
+   * effect. */
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
   ctx = SSL_CTX_new(TLS_client_method());
   if (ctx == NULL) return NULL;

@@ -1,4 +1,4 @@
-/* tls_int: declarations that tls.c, probe.c and the fuzz target handshake share. */
+/* tls_int: declarations that tls.c, diagnose.c and the fuzz target handshake share. */
 #ifndef ETCDLOCK_TLS_TLS_INT_H
 #define ETCDLOCK_TLS_TLS_INT_H
 
@@ -22,8 +22,8 @@ struct el_tls {
   atomic_int refs;
   bool has_own_cas;  /* the option cacert or cacert_pem is set */
   char *server_name; /* the option; NULL: not set */
-  /* guards the texts in |pems|, which the I/O thread writes and a probe reads; no other mutex is
-   * locked under it */
+  /* guards the texts in |pems|, which the I/O thread writes and a diagnosis reads; no other mutex
+   * is locked under it */
   pthread_mutex_t mu;
   el_pem pems[EL_TLS_PEMS];
 };
@@ -37,34 +37,35 @@ SSL_CTX *el_tls_context(el_tls *tls);
  * certificates: it trusts no server. @thread any */
 SSL_CTX *el_tls_bare_context(void);
 
-/* ---- probe.c ---- */
+/* ---- diagnose.c ---- */
 
-enum { EL_PROBE_FIRST_LEN = 9 }; /* length of an HTTP/2 frame header */
+enum { EL_DIAGNOSIS_FIRST_LEN = 9 }; /* length of an HTTP/2 frame header */
 
-/* el_probe_connection is the TCP connection of a probe. */
-typedef struct el_probe_connection {
+/* el_diagnosis_connection is the TCP connection of a diagnosis. */
+typedef struct el_diagnosis_connection {
   int fd;
-  int stop_fd;         /* if it is readable, the probe ends */
+  int stop_fd;         /* if it is readable, the diagnosis ends */
   int64_t deadline_ms; /* on the clock of el_now_ms */
-  /* the first bytes that the probe has received */
-  uint8_t first[EL_PROBE_FIRST_LEN];
+  /* the first bytes that the diagnosis has received */
+  uint8_t first[EL_DIAGNOSIS_FIRST_LEN];
   size_t n_first;
-} el_probe_connection;
+} el_diagnosis_connection;
 
-/* el_probe_protocol is the protocol that a server speaks, as far as its first bytes show. */
-typedef enum el_probe_protocol {
-  EL_PROBE_NOTHING, /* no bytes were received */
-  EL_PROBE_TLS,
-  EL_PROBE_HTTP2, /* without TLS */
-  EL_PROBE_OTHER
-} el_probe_protocol;
+/* el_diagnosis_protocol is the protocol that a server speaks, as far as its first bytes show. */
+typedef enum el_diagnosis_protocol {
+  EL_DIAGNOSIS_NOTHING, /* no bytes were received */
+  EL_DIAGNOSIS_TLS,
+  EL_DIAGNOSIS_HTTP2, /* without TLS */
+  EL_DIAGNOSIS_OTHER
+} el_diagnosis_protocol;
 
-/* el_probe_detect_protocol returns the protocol of the first bytes that |conn|
+/* el_diagnosis_detect_protocol returns the protocol of the first bytes that |conn|
  * received. @thread any */
-el_probe_protocol el_probe_detect_protocol(const el_probe_connection *conn);
+el_diagnosis_protocol
+el_diagnosis_detect_protocol(const el_diagnosis_connection *conn);
 
-/* el_probe_handshake is the result of a TLS handshake. */
-typedef struct el_probe_handshake {
+/* el_diagnosis_handshake is the result of a TLS handshake. */
+typedef struct el_diagnosis_handshake {
   /* The first problem with the server's certificates. */
   int verify_error; /* X509_V_ERR_*; X509_V_OK: none */
   int verify_depth; /* 0: the server's own certificate; more: a CA above it */
@@ -80,12 +81,13 @@ typedef struct el_probe_handshake {
   /* SSL_R_*: OpenSSL's reason if the handshake failed, but neither because of a certificate nor
    * because of an alert; 0: none */
   int failure;
-} el_probe_handshake;
+} el_diagnosis_handshake;
 
-/* el_probe_run_handshake performs a TLS handshake over |conn| with |ctx|.
+/* el_diagnosis_run_handshake performs a TLS handshake over |conn| with |ctx|.
  * |name|, a host name or an address, must be in the server's certificate. Fills
  * |hs|. Returns false if there is no memory. @thread any */
-bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
-                            const char *name, el_probe_connection *conn);
+bool el_diagnosis_run_handshake(el_diagnosis_handshake *hs, SSL_CTX *ctx,
+                                const char *name,
+                                el_diagnosis_connection *conn);
 
 #endif

@@ -1,7 +1,7 @@
 /* An etcd that answers what a spec wants: a proxy in front of a real etcd.
  *
  *   scripted_server HOST:PORT [STREAMS]
- *                                HOST:PORT is the address of the real etcd, STREAMS how many streams
+ *                                HOST:PORT: the address of the real etcd; STREAMS: how many streams
  *                                a connection may have
  *
  * The program prints "port N", the port of 127.0.0.1 on which it serves. Then it answers each

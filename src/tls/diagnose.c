@@ -1,9 +1,8 @@
-/* probe: finds out why a connection fails, by a connection of its own.
+/* diagnose: finds out why a connection fails, by a connection of its own.
  *
- * The probe connects and looks at the first bytes that the server sends. If the server speaks TLS,
- * the probe performs a TLS handshake. It translates the result into a message with a remedy. The
- * probe sends nothing but the start of the protocol.
- */
+ * The diagnosis connects and looks at the first bytes that the server sends. If the server speaks
+ * TLS, the diagnosis performs a TLS handshake. It translates the result into a message with a
+ * remedy. The diagnosis sends nothing but the start of the protocol. */
 #include "tls/tls_int.h"
 
 #include <arpa/inet.h>
@@ -23,26 +22,26 @@
 
 /* ---- connection ---- */
 
-typedef struct probe {
+typedef struct examined_server {
   el_tls *tls; /* NULL: the client uses no TLS */
   const char *address;
   const char *path; /* of a Unix socket; NULL: |address| has a host */
   /* the parts of |address|; the host of a Unix socket is localhost, as for gRPC */
   char host[256], port[8];
   int64_t deadline_ms; /* on the clock of el_now_ms */
-  int stop_fd;         /* if it is readable, the probe ends */
+  int stop_fd;         /* if it is readable, the diagnosis ends */
   SSL_CTX *ctx;
   /* why the last attempt to connect failed; NULL: it succeeded, or the time has ended */
   const char *refusal;
   const char *reason; /* why the host name cannot be resolved; or NULL */
-} probe;
+} examined_server;
 
-/* The start of each message. The argument of its %s is probe.address. */
+/* The start of each message. The argument of its %s is examined_server.address. */
 #define ETCD_AT "etcd %.80s: "
 
 /* Waits until |events| occur on conn->fd. Returns false at |deadline_ms|, or if stop_fd is
  * readable. */
-static bool wait_for(const el_probe_connection *conn, short events,
+static bool wait_for(const el_diagnosis_connection *conn, short events,
                      int64_t deadline_ms) {
   struct pollfd entries[] = {{.fd = conn->fd, .events = events},
                              {.fd = conn->stop_fd, .events = POLLIN}};
@@ -54,7 +53,7 @@ static bool wait_for(const el_probe_connection *conn, short events,
 }
 
 /* Connects to |at|. Returns 0, the errno of the failure, or ETIME at |deadline_ms|. */
-static int connect_to_address(const el_probe_connection *conn,
+static int connect_to_address(const el_diagnosis_connection *conn,
                               const struct addrinfo *at, int64_t deadline_ms) {
   int failure = 0;
   socklen_t size = sizeof failure;
@@ -66,14 +65,14 @@ static int connect_to_address(const el_probe_connection *conn,
              : errno;
 }
 
-static void close_connection(el_probe_connection *conn) {
+static void close_connection(el_diagnosis_connection *conn) {
   close(conn->fd);
   conn->fd = -1;
 }
 
 /* Opens conn->fd to |at|. Returns the same as connect_to_address; ETIME also if this process cannot
  * open a socket, which gRPC reports. */
-static int try_address(el_probe_connection *conn, const struct addrinfo *at,
+static int try_address(el_diagnosis_connection *conn, const struct addrinfo *at,
                        int64_t deadline_ms) {
   int failure;
   conn->fd =
@@ -92,66 +91,69 @@ static int64_t count_addresses(const struct addrinfo *at) {
   return n;
 }
 
-static const char *unresolved(const probe *p) {
-  return strchr(p->host, '%') != NULL
+static const char *unresolved(const examined_server *server) {
+  return strchr(server->host, '%') != NULL
              ? "this machine has no such network interface"
              : "the host name cannot be resolved";
 }
 
-/* Returns the result of try_address for the Unix socket p->path. */
-static int try_path(el_probe_connection *conn, const probe *p) {
+/* Returns the result of try_address for the Unix socket server->path. */
+static int try_path(el_diagnosis_connection *conn,
+                    const examined_server *server) {
   struct sockaddr_un to = {.sun_family = AF_UNIX};
   struct addrinfo at = {.ai_family = AF_UNIX,
                         .ai_addr = (struct sockaddr *)&to,
                         .ai_addrlen = sizeof to};
-  strncpy(to.sun_path, p->path, sizeof to.sun_path - 1);
-  return try_address(conn, &at, p->deadline_ms);
+  strncpy(to.sun_path, server->path, sizeof to.sun_path - 1);
+  return try_address(conn, &at, server->deadline_ms);
 }
 
-/* Returns the result of try_address for the last address of p->host that was tried. Sets p->refusal
- * if p->host has no address. */
-static int try_host(el_probe_connection *conn, probe *p) {
+/* Returns the result of try_address for the last address of server->host that was tried. Sets
+ * server->refusal if server->host has no address. */
+static int try_host(el_diagnosis_connection *conn, examined_server *server) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list;
-  int failure = getaddrinfo(p->host, p->port, &hints, &list);
+  int failure = getaddrinfo(server->host, server->port, &hints, &list);
   if (failure != 0) {
-    p->refusal = unresolved(p);
-    p->reason =
+    server->refusal = unresolved(server);
+    server->reason =
         failure == EAI_SYSTEM ? el_errno_text(errno) : gai_strerror(failure);
     return 0;
   }
   for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
        at = at->ai_next) {
     int64_t now = el_now_ms();
-    failure = try_address(conn, at,
-                          now + (p->deadline_ms - now) / count_addresses(at));
+    failure = try_address(
+        conn, at, now + (server->deadline_ms - now) / count_addresses(at));
   }
   freeaddrinfo(list);
   return failure;
 }
 
-/* Connects to the Unix socket, or to the first address of p->host that accepts a connection.
- * Returns false if none accepts before p->deadline_ms, or before p->stop_fd is readable; then
- * p->refusal may tell why. */
-static bool open_connection(el_probe_connection *conn, probe *p) {
+/* Connects to the Unix socket, or to the first address of server->host that accepts a connection.
+ * Returns false if none accepts before server->deadline_ms, or before server->stop_fd is readable;
+ * then server->refusal may tell why. */
+static bool open_connection(el_diagnosis_connection *conn,
+                            examined_server *server) {
   int failure;
   memset(conn, 0, sizeof *conn);
   conn->fd = -1;
-  conn->stop_fd = p->stop_fd;
-  conn->deadline_ms = p->deadline_ms;
-  p->refusal = NULL;
-  failure = p->path != NULL ? try_path(conn, p) : try_host(conn, p);
-  if (p->path != NULL && failure == ENOENT) {
-    p->refusal = "the Unix socket does not exist";
+  conn->stop_fd = server->stop_fd;
+  conn->deadline_ms = server->deadline_ms;
+  server->refusal = NULL;
+  failure =
+      server->path != NULL ? try_path(conn, server) : try_host(conn, server);
+  if (server->path != NULL && failure == ENOENT) {
+    server->refusal = "the Unix socket does not exist";
   } else if (failure != 0 && failure != ETIME) {
-    p->refusal = el_errno_text(failure);
+    server->refusal = el_errno_text(failure);
   }
   return conn->fd >= 0;
 }
 
 /* Sends |bytes|. An error is ignored, because the next attempt to receive shows it. */
-static void send_bytes(el_probe_connection *conn, const void *bytes,
+static void send_bytes(el_diagnosis_connection *conn, const void *bytes,
                        size_t len) {
   const char *from = bytes;
   while (len > 0 && wait_for(conn, POLLOUT, conn->deadline_ms)) {
@@ -166,8 +168,8 @@ static void send_bytes(el_probe_connection *conn, const void *bytes,
   }
 }
 
-/* Keeps the first bytes, for el_probe_detect_protocol. */
-static void keep_first_bytes(el_probe_connection *conn, const void *bytes,
+/* Keeps the first bytes, for el_diagnosis_detect_protocol. */
+static void keep_first_bytes(el_diagnosis_connection *conn, const void *bytes,
                              size_t len) {
   size_t room = sizeof conn->first - conn->n_first;
   size_t n = len < room ? len : room;
@@ -177,7 +179,7 @@ static void keep_first_bytes(el_probe_connection *conn, const void *bytes,
 
 /* Receives up to |size| bytes and returns their number. Returns 0 if the connection or the time has
  * ended. */
-static size_t receive(el_probe_connection *conn, void *to, size_t size) {
+static size_t receive(el_diagnosis_connection *conn, void *to, size_t size) {
   while (wait_for(conn, POLLIN, conn->deadline_ms)) {
     ssize_t n = recv(conn->fd, to, size, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -190,29 +192,30 @@ static size_t receive(el_probe_connection *conn, void *to, size_t size) {
 
 /* TLS begins with a record of any type (20 to 24), version 3.x (RFC 8446, 5.1). HTTP/2 begins with
  * the server's SETTINGS frame (type 4) on stream 0 (RFC 9113, 3.4). */
-el_probe_protocol el_probe_detect_protocol(const el_probe_connection *conn) {
+el_diagnosis_protocol
+el_diagnosis_detect_protocol(const el_diagnosis_connection *conn) {
   static const uint8_t stream_0[4];
   const uint8_t *b = conn->first;
-  if (conn->n_first == 0) return EL_PROBE_NOTHING;
+  if (conn->n_first == 0) return EL_DIAGNOSIS_NOTHING;
   if (conn->n_first >= 2 && b[0] >= 20 && b[0] <= 24 && b[1] == 3) {
-    return EL_PROBE_TLS;
+    return EL_DIAGNOSIS_TLS;
   }
-  if (conn->n_first == EL_PROBE_FIRST_LEN && b[0] == 0 && b[3] == 4 &&
+  if (conn->n_first == EL_DIAGNOSIS_FIRST_LEN && b[0] == 0 && b[3] == 4 &&
       memcmp(b + 5, stream_0, sizeof stream_0) == 0) {
-    return EL_PROBE_HTTP2;
+    return EL_DIAGNOSIS_HTTP2;
   }
-  return EL_PROBE_OTHER;
+  return EL_DIAGNOSIS_OTHER;
 }
 
 /* ---- handshake ----
  *
- * OpenSSL reads from and writes to memory buffers. So the probe keeps the first bytes of the
+ * OpenSSL reads from and writes to memory buffers. So the diagnosis keeps the first bytes of the
  * server, whatever OpenSSL does with them. The server's certificate is verified. */
 
 typedef struct session {
   SSL *ssl;
-  el_probe_connection *conn;
-  el_probe_handshake *hs;
+  el_diagnosis_connection *conn;
+  el_diagnosis_handshake *hs;
 } session;
 
 /* Records the first problem with a certificate. Returns |ok|, so that OpenSSL's result does not
@@ -220,7 +223,7 @@ typedef struct session {
 static int on_verified(int ok, X509_STORE_CTX *store) {
   const SSL *ssl =
       X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-  el_probe_handshake *hs = SSL_get_app_data(ssl);
+  el_diagnosis_handshake *hs = SSL_get_app_data(ssl);
   const X509 *cert = X509_STORE_CTX_get_current_cert(store);
   if (ok || hs->verify_error != X509_V_OK) return ok;
   hs->verify_error = X509_STORE_CTX_get_error(store);
@@ -236,7 +239,7 @@ static int on_verified(int ok, X509_STORE_CTX *store) {
 
 /* OpenSSL calls this function when the server asks for a client certificate. */
 static int on_cert_requested(SSL *ssl, void *arg) {
-  el_probe_handshake *hs = arg;
+  el_diagnosis_handshake *hs = arg;
   (void)ssl;
   hs->is_cert_requested = true;
   return 1;
@@ -244,7 +247,7 @@ static int on_cert_requested(SSL *ssl, void *arg) {
 
 /* Records why OpenSSL failed. OpenSSL reports an alert of the server as SSL_AD_REASON_OFFSET plus
  * the alert. */
-static void record_failure(el_probe_handshake *hs) {
+static void record_failure(el_diagnosis_handshake *hs) {
   unsigned long code = ERR_peek_error();
   int reason = ERR_GET_REASON(code);
   if (ERR_GET_LIB(code) != ERR_LIB_SSL) return;
@@ -336,8 +339,9 @@ static bool set_buffers(SSL *ssl) {
   return true;
 }
 
-bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
-                            const char *name, el_probe_connection *conn) {
+bool el_diagnosis_run_handshake(el_diagnosis_handshake *hs, SSL_CTX *ctx,
+                                const char *name,
+                                el_diagnosis_connection *conn) {
   session s = {.ssl = SSL_new(ctx), .conn = conn, .hs = hs};
   bool ok = s.ssl != NULL && set_buffers(s.ssl) && set_name(s.ssl, name);
   memset(hs, 0, sizeof *hs);
@@ -355,57 +359,59 @@ bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
 
 /* ---- messages ---- */
 
-static void set_unknown_ca(const probe *p, const el_probe_handshake *hs,
-                           el_error *err) {
-  const char *cas = p->tls->pems[EL_TLS_CA].label;
-  const char *hint = p->tls->has_own_cas ? "" : "; set cacert";
+static void set_unknown_ca(const examined_server *server,
+                           const el_diagnosis_handshake *hs, el_error *err) {
+  const char *cas = server->tls->pems[EL_TLS_CA].label;
+  const char *hint = server->tls->has_own_cas ? "" : "; set cacert";
   if (hs->verify_error == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT) {
     el_error_set(err, EL_UNAVAILABLE,
                  ETCD_AT
                  "the server's certificate is self-signed, and not in %s%s",
-                 p->address, cas, hint);
+                 server->address, cas, hint);
   } else {
     el_error_set(
         err, EL_UNAVAILABLE,
         ETCD_AT
         "the server's certificate is signed by a CA that is not in %s%s "
         "(the CA is %s)",
-        p->address, cas, hint, hs->issuer);
+        server->address, cas, hint, hs->issuer);
   }
 }
 
-static void set_outside_validity(const probe *p, const el_probe_handshake *hs,
+static void set_outside_validity(const examined_server *server,
+                                 const el_diagnosis_handshake *hs,
                                  el_error *err) {
   const char *hint = hs->verify_error == X509_V_ERR_CERT_HAS_EXPIRED
                          ? "renew the certificate"
                          : "check both clocks";
   if (hs->verify_depth == 0) {
     el_error_set(err, EL_UNAVAILABLE, ETCD_AT "the server's certificate %s; %s",
-                 p->address, hs->validity, hint);
+                 server->address, hs->validity, hint);
   } else {
     el_error_set(err, EL_UNAVAILABLE,
                  ETCD_AT "a CA certificate in the server's chain %s; %s (%s)",
-                 p->address, hs->validity, hint, hs->subject);
+                 server->address, hs->validity, hint, hs->subject);
   }
 }
 
-static const char *expected_name(const probe *p) {
-  const char *name = p->tls != NULL ? el_tls_server_name(p->tls) : NULL;
-  return name != NULL ? name : p->host;
+static const char *expected_name(const examined_server *server) {
+  const char *name =
+      server->tls != NULL ? el_tls_server_name(server->tls) : NULL;
+  return name != NULL ? name : server->host;
 }
 
-static void set_other_name(const probe *p, const el_probe_handshake *hs,
-                           el_error *err) {
-  const char *override = el_tls_server_name(p->tls);
+static void set_other_name(const examined_server *server,
+                           const el_diagnosis_handshake *hs, el_error *err) {
+  const char *override = el_tls_server_name(server->tls);
   el_error_set(err, EL_UNAVAILABLE,
                ETCD_AT "the server's certificate is for %s, not for %s%.80s; "
                        "set server_name to a name in the certificate",
-               p->address, hs->hosts, override != NULL ? "server_name " : "",
-               expected_name(p));
+               server->address, hs->hosts,
+               override != NULL ? "server_name " : "", expected_name(server));
 }
 
-static void set_verify_error(const probe *p, const el_probe_handshake *hs,
-                             el_error *err) {
+static void set_verify_error(const examined_server *server,
+                             const el_diagnosis_handshake *hs, el_error *err) {
   switch (hs->verify_error) {
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
@@ -413,112 +419,114 @@ static void set_verify_error(const probe *p, const el_probe_handshake *hs,
     case X509_V_ERR_CERT_SIGNATURE_FAILURE: /* a CA of the same name */
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-      set_unknown_ca(p, hs, err);
+      set_unknown_ca(server, hs, err);
       break;
     case X509_V_ERR_CERT_HAS_EXPIRED:
     case X509_V_ERR_CERT_NOT_YET_VALID:
-      set_outside_validity(p, hs, err);
+      set_outside_validity(server, hs, err);
       break;
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      set_other_name(p, hs, err);
+      set_other_name(server, hs, err);
       break;
     case X509_V_ERR_INVALID_PURPOSE:
       el_error_set(err, EL_UNAVAILABLE,
                    ETCD_AT "the server's certificate is not made for a server "
                            "(extendedKeyUsage lacks serverAuth)",
-                   p->address);
+                   server->address);
       break;
     default:
       el_error_set(err, EL_UNAVAILABLE,
                    ETCD_AT "the server's certificate cannot be trusted: %s",
-                   p->address, X509_verify_cert_error_string(hs->verify_error));
+                   server->address,
+                   X509_verify_cert_error_string(hs->verify_error));
   }
 }
 
 /* The server's alert does not tell what is wrong with the client certificate: Go 1.19 sends "bad
  * certificate" for each problem. So this function checks the certificate itself. */
-static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
-                              el_error *err) {
-  X509 *own = SSL_CTX_get0_certificate(p->ctx);
-  const char *label = p->tls->pems[EL_TLS_CERT].label;
+static void set_cert_rejected(const examined_server *server,
+                              const el_diagnosis_handshake *hs, el_error *err) {
+  X509 *own = SSL_CTX_get0_certificate(server->ctx);
+  const char *label = server->tls->pems[EL_TLS_CERT].label;
   char validity[EL_CERTIFICATE_TEXT_SIZE];
   if (own == NULL) {
     el_error_set(err, EL_UNAUTHENTICATED,
                  ETCD_AT
                  "the server requires a client certificate; set cert and key",
-                 p->address);
+                 server->address);
   } else if (el_certificate_is_outside_validity(own, validity)) {
     el_error_set(err, EL_UNAUTHENTICATED,
                  ETCD_AT
                  "the server rejects the client certificate in %s, which %s",
-                 p->address, label, validity);
+                 server->address, label, validity);
   } else if (X509_check_purpose(own, X509_PURPOSE_SSL_CLIENT, 0) != 1) {
     el_error_set(
         err, EL_UNAUTHENTICATED,
         ETCD_AT "the server rejects the client certificate in %s, which is not "
                 "made for a client (extendedKeyUsage lacks clientAuth)",
-        p->address, label);
+        server->address, label);
   } else {
     el_error_set(err, EL_UNAUTHENTICATED,
                  ETCD_AT
                  "the server rejects the client certificate in %s (%s); "
                  "use one that a CA in etcd's --trusted-ca-file signed",
-                 p->address, label, SSL_alert_desc_string_long(hs->alert));
+                 server->address, label, SSL_alert_desc_string_long(hs->alert));
   }
 }
 
 /* Returns true, so that its callers can return the result. */
-static bool set_not_etcd(const probe *p, el_error *err) {
+static bool set_not_etcd(const examined_server *server, el_error *err) {
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT "the server does not speak HTTP/2; the endpoint is not "
                        "an etcd v3 client port",
-               p->address);
+               server->address);
   return true;
 }
 
 /* gRPC requires ALPN, so no option could make the connection work. Returns true, so that its
  * callers can return the result. */
-static bool set_no_alpn(const probe *p, el_error *err) {
+static bool set_no_alpn(const examined_server *server, el_error *err) {
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT
                "the TLS handshake does not select HTTP/2 (ALPN \"h2\"); "
                "give etcd's client port, or enable h2 in the proxy that "
                "terminates TLS",
-               p->address);
+               server->address);
   return true;
 }
 
 /* Returns true, so that set_alert can return its result. */
-static bool set_nothing_in_common(const probe *p, el_error *err) {
+static bool set_nothing_in_common(const examined_server *server,
+                                  el_error *err) {
   el_error_set(
       err, EL_PROTOCOL,
       ETCD_AT
       "the server and the client have no TLS version, cipher and curve in "
       "common: TLS 1.2 or newer with AES-GCM and P-256 is needed",
-      p->address);
+      server->address);
   return true;
 }
 
 /* Fills |err| and returns true. Returns false, without an error, for an alert that may be
  * temporary. */
-static bool set_alert(const probe *p, const el_probe_handshake *hs,
-                      el_error *err) {
+static bool set_alert(const examined_server *server,
+                      const el_diagnosis_handshake *hs, el_error *err) {
   switch (hs->alert) {
     case SSL_AD_PROTOCOL_VERSION:
     case SSL_AD_INSUFFICIENT_SECURITY:
-      return set_nothing_in_common(p, err);
+      return set_nothing_in_common(server, err);
     case SSL_AD_NO_APPLICATION_PROTOCOL:
-      return set_no_alpn(p, err);
+      return set_no_alpn(server, err);
     case SSL_AD_HANDSHAKE_FAILURE:
       /* Up to TLS 1.2, an OpenSSL server sends this alert if the client certificate is missing. */
-      if (!hs->is_cert_requested) return set_nothing_in_common(p, err);
+      if (!hs->is_cert_requested) return set_nothing_in_common(server, err);
       break;
     case SSL_AD_UNRECOGNIZED_NAME:
       el_error_set(err, EL_UNAVAILABLE,
                    ETCD_AT
                    "the server has no certificate for %.80s; set server_name",
-                   p->address, expected_name(p));
+                   server->address, expected_name(server));
       return true;
     case SSL_AD_BAD_CERTIFICATE:
     case SSL_AD_UNSUPPORTED_CERTIFICATE:
@@ -532,144 +540,146 @@ static bool set_alert(const probe *p, const el_probe_handshake *hs,
     default:
       return false;
   }
-  set_cert_rejected(p, hs, err);
+  set_cert_rejected(server, hs, err);
   return true;
 }
 
-static bool set_failure(const probe *p, const el_probe_handshake *hs,
-                        el_error *err) {
+static bool set_failure(const examined_server *server,
+                        const el_diagnosis_handshake *hs, el_error *err) {
   const char *reason =
       ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, hs->failure));
   if (hs->failure == SSL_R_UNSUPPORTED_PROTOCOL ||
       hs->failure == SSL_R_WRONG_SSL_VERSION) {
-    return set_nothing_in_common(p, err);
+    return set_nothing_in_common(server, err);
   }
   el_error_set(err, EL_PROTOCOL, ETCD_AT "the TLS handshake fails: %s",
-               p->address, reason != NULL ? reason : "no reason given");
+               server->address, reason != NULL ? reason : "no reason given");
   return true;
 }
 
-/* ---- probes ---- */
+/* ---- diagnoses ---- */
 
 /* Connects and starts a TLS handshake. Returns the protocol of the server's answer. */
-static el_probe_protocol try_tls(probe *p, el_probe_handshake *hs) {
-  el_probe_connection conn;
+static el_diagnosis_protocol try_tls(examined_server *server,
+                                     el_diagnosis_handshake *hs) {
+  el_diagnosis_connection conn;
   memset(hs, 0, sizeof *hs);
-  if (!open_connection(&conn, p)) return EL_PROBE_NOTHING;
-  el_probe_run_handshake(hs, p->ctx, expected_name(p), &conn);
+  if (!open_connection(&conn, server)) return EL_DIAGNOSIS_NOTHING;
+  el_diagnosis_run_handshake(hs, server->ctx, expected_name(server), &conn);
   close_connection(&conn);
-  return el_probe_detect_protocol(&conn);
+  return el_diagnosis_detect_protocol(&conn);
 }
 
 /* Connects and starts HTTP/2 without TLS. Returns the protocol of the server's answer. */
-static el_probe_protocol try_plain(probe *p) {
+static el_diagnosis_protocol try_plain(examined_server *server) {
   static const char start[] =
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" /* preface */
       "\0\0\0\4\0\0\0\0"; /* SETTINGS, with the NUL as the last byte */
   char bytes[64];
-  el_probe_connection conn;
-  if (!open_connection(&conn, p)) return EL_PROBE_NOTHING;
+  el_diagnosis_connection conn;
+  if (!open_connection(&conn, server)) return EL_DIAGNOSIS_NOTHING;
   send_bytes(&conn, start, sizeof start);
-  while (conn.n_first < EL_PROBE_FIRST_LEN &&
+  while (conn.n_first < EL_DIAGNOSIS_FIRST_LEN &&
          receive(&conn, bytes, sizeof bytes) > 0) {
   }
   close_connection(&conn);
-  return el_probe_detect_protocol(&conn);
+  return el_diagnosis_detect_protocol(&conn);
 }
 
 /* Fills |err| with |problem| and the endpoint that is right: one with TLS if |is_tls|. Returns
  * true, so that its callers can return the result. */
-static bool set_other_scheme(const probe *p, const char *problem, bool is_tls,
-                             el_error *err) {
+static bool set_other_scheme(const examined_server *server, const char *problem,
+                             bool is_tls, el_error *err) {
   static const char *const schemes[2][2] = {{"http://", "https://"},
                                             {"unix:", "unixs:"}};
-  el_error_set(err, EL_PROTOCOL, ETCD_AT "%s %s%.80s", p->address, problem,
-               schemes[p->path != NULL][is_tls],
-               p->path != NULL ? p->path : p->address);
+  el_error_set(err, EL_PROTOCOL, ETCD_AT "%s %s%.80s", server->address, problem,
+               schemes[server->path != NULL][is_tls],
+               server->path != NULL ? server->path : server->address);
   return true;
 }
 
 /* Reports why no connection was possible, if the reason is known. */
-static bool set_refusal(const probe *p, el_error *err) {
-  if (p->refusal == NULL) return false;
-  el_error_set(err, EL_UNAVAILABLE, ETCD_AT "%s%s%s", p->address, p->refusal,
-               p->reason != NULL ? ": " : "",
-               p->reason != NULL ? p->reason : "");
+static bool set_refusal(const examined_server *server, el_error *err) {
+  if (server->refusal == NULL) return false;
+  el_error_set(err, EL_UNAVAILABLE, ETCD_AT "%s%s%s", server->address,
+               server->refusal, server->reason != NULL ? ": " : "",
+               server->reason != NULL ? server->reason : "");
   err->is_retriable = true;
   return true;
 }
 
-/* The probe of a client that uses TLS. An etcd without TLS only closes the connection when a TLS
- * handshake begins, but servers with other problems do the same. So the probe also tries HTTP/2
- * without TLS. */
-static bool probe_tls(probe *p, el_error *err) {
-  el_probe_handshake hs;
-  el_probe_protocol protocol = try_tls(p, &hs);
-  if (p->refusal != NULL ||
-      (protocol == EL_PROBE_NOTHING && try_plain(p) != EL_PROBE_HTTP2)) {
-    return set_refusal(p, err);
+/* The diagnosis of a client that uses TLS. An etcd without TLS only closes the connection when a
+ * TLS handshake begins, but servers with other problems do the same. So the diagnosis also tries
+ * HTTP/2 without TLS. */
+static bool diagnose_tls(examined_server *server, el_error *err) {
+  el_diagnosis_handshake hs;
+  el_diagnosis_protocol protocol = try_tls(server, &hs);
+  if (server->refusal != NULL || (protocol == EL_DIAGNOSIS_NOTHING &&
+                                  try_plain(server) != EL_DIAGNOSIS_HTTP2)) {
+    return set_refusal(server, err);
   }
-  if (protocol != EL_PROBE_TLS) {
+  if (protocol != EL_DIAGNOSIS_TLS) {
     return set_other_scheme(
-        p, "the server does not speak TLS; to connect without TLS, write",
+        server, "the server does not speak TLS; to connect without TLS, write",
         false, err);
   }
   if (hs.verify_error != X509_V_OK) {
-    set_verify_error(p, &hs, err);
+    set_verify_error(server, &hs, err);
     return true;
   }
-  if (hs.alert != 0) return set_alert(p, &hs, err);
-  if (hs.failure != 0) return set_failure(p, &hs, err);
-  return hs.is_done && !hs.has_h2 && set_no_alpn(p, err);
+  if (hs.alert != 0) return set_alert(server, &hs, err);
+  if (hs.failure != 0) return set_failure(server, &hs, err);
+  return hs.is_done && !hs.has_h2 && set_no_alpn(server, err);
 }
 
-/* The probe of a client that uses no TLS. An etcd with TLS only closes the connection when HTTP/2
- * without TLS begins. So the probe also tries a TLS handshake. */
-static bool probe_plain(probe *p, el_error *err) {
-  el_probe_handshake hs;
-  el_probe_protocol protocol = try_plain(p);
-  if (protocol == EL_PROBE_HTTP2) return false;
-  if (p->refusal != NULL ||
-      (protocol != EL_PROBE_TLS && try_tls(p, &hs) != EL_PROBE_TLS)) {
-    return protocol == EL_PROBE_OTHER ? set_not_etcd(p, err)
-                                      : set_refusal(p, err);
+/* The diagnosis of a client that uses no TLS. An etcd with TLS only closes the connection when
+ * HTTP/2 without TLS begins. So the diagnosis also tries a TLS handshake. */
+static bool diagnose_plain(examined_server *server, el_error *err) {
+  el_diagnosis_handshake hs;
+  el_diagnosis_protocol protocol = try_plain(server);
+  if (protocol == EL_DIAGNOSIS_HTTP2) return false;
+  if (server->refusal != NULL || (protocol != EL_DIAGNOSIS_TLS &&
+                                  try_tls(server, &hs) != EL_DIAGNOSIS_TLS)) {
+    return protocol == EL_DIAGNOSIS_OTHER ? set_not_etcd(server, err)
+                                          : set_refusal(server, err);
   }
-  return set_other_scheme(p, "the server requires TLS; write", true, err);
+  return set_other_scheme(server, "the server requires TLS; write", true, err);
 }
 
-/* Splits p->address into p->host and p->port. Returns false if it is malformed. */
-static bool split_address(probe *p) {
-  const char *from = p->address, *colon = strrchr(from, ':');
+/* Splits server->address into server->host and server->port. Returns false if it is malformed. */
+static bool split_address(examined_server *server) {
+  const char *from = server->address, *colon = strrchr(from, ':');
   const char *end = colon;
   if (colon == NULL) return false;
   if (*from == '[') {
     from++;
     end--; /* the closing bracket */
   }
-  if (end <= from || (size_t)(end - from) >= sizeof p->host ||
-      strlen(colon + 1) >= sizeof p->port) {
+  if (end <= from || (size_t)(end - from) >= sizeof server->host ||
+      strlen(colon + 1) >= sizeof server->port) {
     return false;
   }
-  memcpy(p->host, from, (size_t)(end - from));
-  strcpy(p->port, colon + 1);
+  memcpy(server->host, from, (size_t)(end - from));
+  strcpy(server->port, colon + 1);
   return true;
 }
 
-bool el_tls_probe(el_tls *tls, const char *address, bool is_unix,
-                  int timeout_ms, int stop_fd, el_error *err) {
-  probe p = {.tls = tls, .address = address, .stop_fd = stop_fd};
+bool el_tls_diagnose(el_tls *tls, const char *address, bool is_unix,
+                     int timeout_ms, int stop_fd, el_error *err) {
+  examined_server server = {.tls = tls, .address = address, .stop_fd = stop_fd};
   bool has_cause;
   if (is_unix) {
-    p.path = address + strlen("unix:");
-    strcpy(p.host, "localhost");
-  } else if (!split_address(&p)) {
+    server.path = address + strlen("unix:");
+    strcpy(server.host, "localhost");
+  } else if (!split_address(&server)) {
     return false;
   }
-  p.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
-  if (p.ctx == NULL) return false;
+  server.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
+  if (server.ctx == NULL) return false;
   /* The time to prepare the certificates does not count. */
-  p.deadline_ms = el_now_ms() + timeout_ms;
-  has_cause = tls != NULL ? probe_tls(&p, err) : probe_plain(&p, err);
-  SSL_CTX_free(p.ctx);
+  server.deadline_ms = el_now_ms() + timeout_ms;
+  has_cause =
+      tls != NULL ? diagnose_tls(&server, err) : diagnose_plain(&server, err);
+  SSL_CTX_free(server.ctx);
   return has_cause;
 }
