@@ -80,11 +80,11 @@ describe("a refused call", function()
 
   it('returns "unauthenticated" at once if the client has no user', function()
     assert_refused("unauthenticated", "requires a user and a password", wait.now(),
-      connect { user = false, password = false }:lock "a")
+      connect { user = NONE, password = NONE }:lock "a")
   end)
 
   it('returns "unauthenticated" at once if the token is invalid', function()
-    local client = connect { user = false, password = false, token = WRONG }
+    local client = connect { user = NONE, password = NONE, token = WRONG }
     assert_refused("unauthenticated", "invalid auth token", wait.now(), client:lock "a")
     assert_no_secret(tostring(client))
   end)
@@ -136,7 +136,7 @@ describe("a refused call", function()
     secured.ctl(secure, "user", "add", "client", "--no-password")
     secured.ctl(secure, "user", "grant-role", "client", "locks")
     local opts = tls.options(secure, prefix)
-    opts.user, opts.password = false, false
+    opts.user, opts.password = NONE, NONE
     local lock = assert(connect(opts):lock "a")
     assert.matches('permission denied for user "client"$',
       (assert_fails("denied", lock:put("elsewhere", "v"))))
@@ -181,7 +181,7 @@ describe("a password or token", function()
     } do
       assert_plain_refused { endpoints = endpoint }
       assert_plain_refused { endpoints = { etcd:endpoint(), endpoint } }
-      assert_plain_refused { endpoints = endpoint, user = false, password = false, token = WRONG }
+      assert_plain_refused { endpoints = endpoint, user = NONE, password = NONE, token = WRONG }
     end
   end)
 
@@ -203,11 +203,11 @@ end)
 
 describe("etcdlock", function()
   it("names the credential option that is missing, conflicting or invalid", function()
-    assert.matches("user.*a password as well", refused { password = false })
-    assert.matches("password.*a user as well", refused { user = false })
+    assert.matches("user.*a password as well", refused { password = NONE })
+    assert.matches("password.*a user as well", refused { user = NONE })
     assert.matches("either a token or a user", refused { token = WRONG })
     assert.matches("password", refused { password = WRONG .. "\0x" })
-    assert.matches("token", refused { user = false, password = false, token = "" })
+    assert.matches("token", refused { user = NONE, password = NONE, token = "" })
   end)
 
   it("does not show a credential of the wrong type in the error that it raises", function()

@@ -90,7 +90,7 @@ describe("an auth token", function()
     local answer = assert(http.request(etcd:endpoint() .. "/v3/auth/authenticate",
       ('{"name":"locker","password":"%s"}'):format(secured.PASSWORD)))
     local token = answer:match '"token":"([^"]+)"'
-    local client = connect { user = false, password = false, token = token }
+    local client = connect { user = NONE, password = NONE, token = token }
     local lock = assert(client:lock "a")
     assert.is_true(lock:check())
     assert.is_nil(tostring(client):find(token, 1, true))

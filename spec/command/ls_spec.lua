@@ -9,7 +9,7 @@ local function ls(below, ...)
 end
 
 -- The line that is printed if no lock of this file is in use.
-local NONE = ('No lock whose name begins with "%s" is held or waited for.'):format(prefix)
+local NO_LOCK = ('No lock whose name begins with "%s" is held or waited for.'):format(prefix)
 
 -- Returns the lines of the table |out|, with single blanks, and WHEN instead of times.
 local function rows_of(out)
@@ -37,7 +37,7 @@ end
 
 describe("etcdlock ls", function()
   it("prints that there is no lock, or [] with --json, if there is none", function()
-    assert.equal(NONE .. "\n", (ls()))
+    assert.equal(NO_LOCK .. "\n", (ls()))
     assert.equal("[]\n", (ls("", "--json")))
     local etcd = Etcd.start()
     local out = command.run { "ls", "--endpoints", etcd:endpoints() }
@@ -94,7 +94,7 @@ describe("etcdlock ls", function()
     local out, status = ls("", "--json")
     assert.equal(0, status)
     assert.is_nil(out:find "\n.")
-    assert.same(connect { prefix = false }:queues(prefix), json.decode(out))
+    assert.same(connect { prefix = NONE }:queues(prefix), json.decode(out))
     assert.equal(held:token(), json.decode(out)[2].entries[1].token)
   end)
 
@@ -131,7 +131,7 @@ describe("etcdlock ls", function()
   it("redraws a terminal with --watch, with a clock and counts, until Ctrl-C", function()
     local screen = watch_at_terminal(120, 24)
     screen:expect("^\27%[H" .. CLOCK .. "0 locks, 0 waiters\27%[K\r$")
-    screen:expect("^" .. NONE:gsub("%.$", "%%.") .. "\27%[K\r$")
+    screen:expect("^" .. NO_LOCK:gsub("%.$", "%%.") .. "\27%[K\r$")
     clients.keep(assert(client:lock "a"))
     local waiting = clients.ask(other, "write", "a")
     screen:expect("^\27%[J\27%[H" .. CLOCK .. "1 lock, 1 waiter\27%[K\r$")

@@ -9,7 +9,7 @@ local other
 
 scripted_client { ttl = TTL, lock_delay = DELAY }
 
-before_each(function() other = connect { elsewhere = true, ttl = 30, lock_delay = false } end)
+before_each(function() other = connect { elsewhere = true, ttl = 30, lock_delay = NONE } end)
 
 after_each(clear_etcd)
 

@@ -9,7 +9,7 @@ local FIND_STATUS = ("package.path = %q .. package.path")
   :format(uv.cwd() .. "/" .. HERE .. "?.lua;")
 local own_port = port.free()
 local etcd, nginx
-client_options(function() return { endpoints = etcd:endpoint(), env = false, prefix = false } end)
+client_options(function() return { endpoints = etcd:endpoint(), env = false, prefix = NONE } end)
 
 -- Returns status.conf in two parts: the text for http { } and the code for init_worker_by_lua,
 -- which Nginx.start takes separately. Requests of /locks are counted as "looks".

@@ -50,13 +50,13 @@ describe("connect refuses", function()
   it("a key that does not fit the certificate", function()
     assert_invalid("key .*does not fit the certificate in cert", { key = cast.client_mismatch.key })
     assert_invalid("key_pem does not fit the certificate in cert", {
-      key = false, key_pem = Certs.read(cast.client_mismatch.key),
+      key = NONE, key_pem = Certs.read(cast.client_mismatch.key),
     })
   end)
 
   it("a certificate without a key, and a key without a certificate", function()
-    assert_invalid("cert .*without a key", { key = false })
-    assert_invalid("key .*without a cert", { cert = false })
+    assert_invalid("cert .*without a key", { key = NONE })
+    assert_invalid("key .*without a cert", { cert = NONE })
   end)
 
   it("a certificate that has expired or is not yet valid", function()
@@ -72,8 +72,8 @@ describe("connect refuses", function()
   it("a PEM text given as a file name, and the reverse", function()
     assert_invalid("cacert .*must be a file name", { cacert = Certs.read(cast.ca.cert) })
     assert_invalid("key .*must be a file name", { key = Certs.read(cast.client.key) })
-    assert_invalid("cacert_pem holds no certificate", { cacert = false, cacert_pem = cast.ca.cert })
-    assert_invalid("key_pem holds no private key", { key = false, key_pem = cast.client.key })
+    assert_invalid("cacert_pem holds no certificate", { cacert = NONE, cacert_pem = cast.ca.cert })
+    assert_invalid("key_pem holds no private key", { key = NONE, key_pem = cast.client.key })
   end)
 
   it("a file and a text for the same option", function()

@@ -36,7 +36,7 @@ describe("a client with TLS", function()
 
   it("locks with certificates and a key from PEM texts", function()
     assert_works {
-      cacert = false, cert = false, key = false,
+      cacert = NONE, cert = NONE, key = NONE,
       cacert_pem = Certs.read(cast.ca.cert),
       cert_pem = Certs.read(cast.client.cert),
       key_pem = Certs.read(cast.client.key),
@@ -44,7 +44,7 @@ describe("a client with TLS", function()
   end)
 
   it("locks with a certificate from a file and a key from a text", function()
-    assert_works { key = false, key_pem = Certs.read(cast.client.key) }
+    assert_works { key = NONE, key_pem = Certs.read(cast.client.key) }
   end)
 
   it("reaches the server by IP address and by host name, with or without https://", function()
@@ -67,7 +67,7 @@ describe("a client with TLS", function()
   end)
 
   it("needs no client certificate if etcd requires none", function()
-    assert_works { endpoints = anonymous:endpoint(), cert = false, key = false }
+    assert_works { endpoints = anonymous:endpoint(), cert = NONE, key = NONE }
   end)
 
   it("accepts RSA and P-384 keys and certificate chains", function()

@@ -45,7 +45,7 @@ local CASES = {
     "unavailable", "signed by a CA that is not in cacert", nil,
     { cacert = cast.namesake_ca.cert } },
   { "a server certificate signed by a CA unknown to the system", "unavailable",
-    "not in the system's CA file.*set cacert", nil, { cacert = false } },
+    "not in the system's CA file.*set cacert", nil, { cacert = NONE } },
   { "a self-signed server certificate", "unavailable", "self%-signed, and not in cacert",
     "alone" },
   { "a server certificate that has expired", "unavailable",
@@ -60,7 +60,7 @@ local CASES = {
     "not made for a server", "client" },
 
   { "no client certificate", "unauthenticated",
-    "requires a client certificate; set cert and key", nil, { cert = false, key = false } },
+    "requires a client certificate; set cert and key", nil, { cert = NONE, key = NONE } },
   { "a client certificate signed by a CA that etcd does not trust", "unauthenticated",
     "rejects the client certificate in cert.*trusted%-ca", nil,
     { cert = cast.client_other.cert, key = cast.client_other.key } },
@@ -90,7 +90,7 @@ describe("TLS on one side only", function()
   it('fails with "protocol" if the option server_name alone selects TLS', function()
     assert_refused("protocol", "does not speak TLS", {
       endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()), server_name = "etcd.example",
-      cacert = false, cert = false, key = false,
+      cacert = NONE, cert = NONE, key = NONE,
     })
   end)
 
@@ -99,7 +99,7 @@ describe("TLS on one side only", function()
       endpoints = "http://127.0.0.1:" .. tls.port_of(etcd),
     })
     assert_refused("protocol", "requires TLS; write https://", {
-      endpoints = "127.0.0.1:" .. tls.port_of(etcd), cacert = false, cert = false, key = false,
+      endpoints = "127.0.0.1:" .. tls.port_of(etcd), cacert = NONE, cert = NONE, key = NONE,
     })
   end)
 end)

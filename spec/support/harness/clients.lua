@@ -14,11 +14,17 @@ M.UNWATCHED = 0.05
 -- The open clients, the locks of keep, and the scripted servers.
 local open, kept, servers = {}, {}, {}
 
--- Returns a copy of |defaults| with |changes|; a change to false removes the option.
+-- As an option of connect: without the option, although it has a default here.
+M.NONE = {}
+
+-- Returns a copy of |defaults| with |changes|; a change to NONE removes the option.
 function M.with(defaults, changes)
   local opts = {}
   for name, value in pairs(defaults) do opts[name] = value end
-  for name, value in pairs(changes or {}) do opts[name] = value or nil end
+  for name, value in pairs(changes or {}) do
+    if value == M.NONE then value = nil end
+    opts[name] = value
+  end
   return opts
 end
 

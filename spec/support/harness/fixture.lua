@@ -6,6 +6,7 @@
 --   client, other    two clients of etcd, which count as clients of two processes. The first use in
 --                    a test connects them
 --   connect          connects one more client: connect { ttl = 5 }
+--   NONE             connect { ttl = NONE } connects it without an option that has a default here
 --   client_options   client_options { ttl = 60 } sets options of all these clients: for the file,
 --                    or in before_each for the test. A function returns the options at each connect
 --   scripted_client  does the same, and makes `client` a client of the scripted server `server`
@@ -124,6 +125,7 @@ end
 
 -- Each function returns the value of a global.
 local OF_FILE = {
+  NONE = function() return clients.NONE end,
   assert_fails = function() return clients.assert_fails end,
   clear_etcd = function() return clear_etcd end,
   client_options = function() return function(options) set(options, false) end end,
