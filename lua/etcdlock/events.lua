@@ -403,8 +403,9 @@ end
 -- Largest number of semaphores that are remembered, so that each is reported once.
 local DIFFERING_MAX = 1000
 
---- Reports, once for each semaphore, that `other` gives it another number of permits than `lock`, a
--- permit. `other` is a holder (label.lua) with the field `permits`.
+--- Reports that two clients use a semaphore with different numbers of permits: `lock`, a permit of
+-- this client, and `other`, a holder (label.lua) with the field `permits`. Reports each semaphore
+-- once.
 function Events:report_other_permits(lock, other)
   local name = lock._full_name
   if self._differing[name] or self._log and not may_log(self, "permits_differ") then

@@ -132,6 +132,17 @@ describe("a client", function()
 end)
 
 describe("the counters of a client", function()
+  it("are those that the reference lists", function()
+    local reference, listed = read_file "doc/reference.md", {}
+    local rows = reference:match "The counters that `client:stats` returns[^\n]*\n(.-)\n\n%*%*"
+    for name in rows:gmatch "\n| `([%w_]+)` |" do listed[name] = true end
+    for name in pairs(client:stats()) do
+      assert.is_true(listed[name], name .. " is not in the reference")
+      listed[name] = nil
+    end
+    assert.same({}, listed)
+  end)
+
   it("show how many locks are held, acquired and lost", function()
     local a, b = assert(client:lock "a"), assert(client:lock "b")
     local stats = client:stats()

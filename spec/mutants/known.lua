@@ -167,7 +167,7 @@ return {
     file = "src/lock/entry.c",
     from = "entry->has_lease_ended_early = how == EL_SESSION_END_EARLY;",
     to = [[set_state(entry, EL_ENTRY_ENDED);
-    report(entry)->released(entry, EL_ENTRY_DELETED);]],
+    report(entry)->released(entry, EL_ENTRY_INTACT);]],
     spec = "spec/cluster/wipe_spec.lua",
   },
   {

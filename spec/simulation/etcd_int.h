@@ -199,8 +199,8 @@ void member_advance(member *it);
 /* Fills the header of an answer with the present state of the member. */
 void member_fill(const member *it, Etcd__ResponseHeader *header);
 
-/* The cluster has decided an entry, which may have changed the state: the members apply it, now or
- * when it is due. */
+/* To be called when the cluster has decided a log entry: the members apply it, now or when it is
+ * due. */
 void members_advance(etcd *cluster);
 
 /* Does what follows if a member was lost or is back: the leader is lost, or one is elected. */

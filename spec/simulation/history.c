@@ -21,10 +21,11 @@
 enum {
   PEACE_US = 40 * WORLD_S,
   MILD_KINDS = 4, /* see make_mild */
-  /* by when a client may have taken a false renewal for proven, and how long it is then cut off */
+  /* After a false renewal a client that may have taken it for proven is cut off: within this time,
+   * or after the deposed leader is back within BACK_US, and for FALSE_HOLD_US. */
   FALSE_PROOF_US = 2 * WORLD_S,
+  BACK_US = 500 * WORLD_MS,
   FALSE_HOLD_US = 12 * WORLD_S,
-  BACK_US = 500 * WORLD_MS, /* the same, after the deposed leader is back */
   REPLACEMENT_US = 15 * WORLD_S, /* for each valid token that is replaced */
   REST_US = 3 * WORLD_S, /* in which clients leave a member that hangs */
   /* how long users and clients may take in the end, and leases after that */

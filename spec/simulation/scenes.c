@@ -32,7 +32,7 @@ typedef enum incident {
   INCIDENT_LEADER, /* after one TTL the leader is lost */
   INCIDENT_STILL,  /* after one TTL the leader stands still for STILL_US */
   INCIDENT_SPLIT,  /* within the second TTL a leader is lost, and votes split */
-  /* within the second TTL the leader stands still, and the election takes 2 s to 3 s */
+  /* the leader stands still during the second TTL; the election then takes 2 s to 3 s */
   INCIDENT_SLOW_ELECTION
 } incident;
 

@@ -365,10 +365,11 @@ static void on_timer(el_timer *timer) {
   }
 }
 
-/* The token is kept: each member knows the tokens of all members, until they expire there. If there
- * is another member to ask, an Authenticate in flight is awaited only for a pause, because the
- * first member may never answer. A refusal counts for one member only, unless the password is
- * wrong. */
+/* After a failover:
+ * - The token is kept: each member knows the tokens of all members, until they expire there.
+ * - An Authenticate in flight is awaited only for a pause more, because the member that was left
+ *   may never answer.
+ * - A refusal is forgotten, because it was that of one member, unless the password is wrong. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
   (void)cause;

@@ -64,7 +64,7 @@ static void handle_news(el_client *cl) {
     el_session_end_holds(session, EL_LOSS_REVOKED);
     el_local_queues_end_session(cl->shared->queues, session->lease.end);
     if (!cl->is_closing) {
-      el_session_renew(session);
+      el_session_reset(session);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
@@ -120,7 +120,7 @@ static void stop_if_closed(el_client *cl) {
  *
  * The order of the steps is important:
  *  1. Losses come first. After the session has expired, no holder may look held and no waiter may
- *     be granted. A renewed session must not take over holds that it does not cover. The hold
+ *     be granted. A new lease must not take over holds of the last one. The hold
  *     deadline ends before the holds are marked as lost one by one; otherwise some of them would
  *     still look held while others are lost.
  *  2. The hold deadline is published after the lost locks are marked (see el_hold_deadline). The

@@ -17,6 +17,7 @@
 static void begin(el_entry *entry) {
   assert(!entry->is_in_event);
   entry->is_in_event = true;
+  entry->has_reported = false;
 }
 
 static void end(el_entry *entry) {
@@ -26,8 +27,8 @@ static void end(el_entry *entry) {
 
 /* Returns the functions for a report, which is the last act of the event. */
 static const el_entry_events *report(el_entry *entry) {
-  assert(entry->is_in_event);
-  entry->is_in_event = false;
+  assert(entry->is_in_event && !entry->has_reported);
+  entry->has_reported = true;
   return entry->session->entry_events;
 }
 
@@ -350,7 +351,7 @@ static void end_release(el_entry *entry, bool was_found) {
   } else {
     release_next(entry);
   }
-  report(entry)->released(entry, was_found ? EL_ENTRY_DELETED : EL_ENTRY_GONE);
+  report(entry)->released(entry, was_found ? EL_ENTRY_INTACT : EL_ENTRY_GONE);
 }
 
 /* Begins the release of a key that no caller wants any more. If a request is in flight, the release
@@ -457,6 +458,7 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_answer *answer,
   set_n_blockers(entry, answer);
   entry->must_reread = entry->has_asked_holder = false;
   set_timer(entry, now_ms + EL_FIRST_READ_MS);
+  /* other transactions of a batch have the same revision: they may come after this one */
   watch_predecessor(entry, mode_of(entry) == EL_MODE_PERMIT
                                ? answer->walk.rev
                                : answer->rev - answer->is_batched);
@@ -1038,7 +1040,7 @@ void el_entry_pass_on_proof(el_session *session) {
   el_entry *entry, *next;
   if (TAILQ_EMPTY(&session->proving)) return;
   is_proven = el_session_is_proven(session, now_ms);
-  renewed_ms = el_session_renewal_sent_ms(session);
+  renewed_ms = el_session_resetal_sent_ms(session);
   for (entry = TAILQ_FIRST(&session->proving); entry != NULL; entry = next) {
     next = TAILQ_NEXT(entry, proving_link);
     if (entry->state == EL_ENTRY_PROVING) {
@@ -1061,7 +1063,7 @@ static void on_left_to_expire(el_entry *entry) {
   }
 }
 
-/* Tells whether |end| of the session leaves a key in etcd that no caller wants. */
+/* Tells whether the end of the session leaves a key in etcd that no caller wants. */
 static bool must_delete_key(const el_entry *entry, el_session_end how) {
   return how == EL_SESSION_END_LEFT_TO_EXPIRE && !entry->has_session_ended &&
          entry->state != EL_ENTRY_LOCK_DELAY &&
@@ -1077,8 +1079,8 @@ static void end_entry(el_entry *entry, el_session_end how) {
   unwatch(entry);
   withdraw(entry);
   if (was == EL_ENTRY_CONFIRMING) {
-    report(entry)->released(
-        entry, how != EL_SESSION_END_EARLY ? EL_ENTRY_DELETED : EL_ENTRY_GONE);
+    report(entry)->released(entry, how != EL_SESSION_END_EARLY ? EL_ENTRY_INTACT
+                                                               : EL_ENTRY_GONE);
   } else if (was == EL_ENTRY_HELD) {
     report(entry)->lost(entry, EL_LOSS_REVOKED);
   } else if (was == EL_ENTRY_WAITING || was == EL_ENTRY_PROVING) {

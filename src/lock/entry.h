@@ -6,16 +6,18 @@
  * last request is answered.
  *
  *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> AUDITING
- *   TRYING      lock free -> PROVING; locked -> IDLE
+ *   TRYING      lock free -> PROVING; locked -> IDLE, failed; many other keys -> ENQUEUING
  *   ENQUEUING   first in the queue -> PROVING; else -> WAITING
  *   WAITING     predecessor gone -> PROVING
- *   PROVING     lease proven -> HELD
- *   HELD        release -> RELEASING; key deleted -> IDLE, lost; hold expired -> RELEASING, lost,
- *               or with a lock delay -> LOCK_DELAY, lost
+ *   PROVING     lease proven -> HELD; proven too late -> WAITING, which reads again
+ *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost; key attached to another
+ *               lease -> RELEASING, lost; hold expired -> RELEASING, lost, or with a lock delay
+ *               -> LOCK_DELAY, lost
  *   LOCK_DELAY  delay over -> RELEASING
  *   RELEASING   key deleted -> IDLE; key gone, perhaps by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE
- *   AUDITING    key exists -> RELEASING; else -> IDLE
+ *   AUDITING    acquire, try: as IDLE, after the read; key exists -> RELEASING; else -> IDLE
+ *   a wait      given up, refused, key gone -> RELEASING, or IDLE if there is no key
  *   any state   session ended -> ENDED; a release that its holder waits for is finished first
  *
  * At most one request is in flight. If the caller gives up a wait, the entry first awaits the
@@ -27,9 +29,9 @@
  * the key (AUDITING) and deletes it.
  *
  * An event is an answer, a change of a watched key, a timer that is due, or a function below whose
- * comment says "tells the entry". The entry reports to the local queue only as the last act of an
- * event, when its state is final. So the local queue may give the entry another event during the
- * report.
+ * comment says "tells the entry". The entry reports to the local queue at most once in an event, as
+ * its last act, when its state is final. During an event the local queue gives the entry no other
+ * event.
  */
 #ifndef ETCDLOCK_LOCK_ENTRY_H
 #define ETCDLOCK_LOCK_ENTRY_H
@@ -78,14 +80,14 @@ typedef enum el_entry_failure {
 
 /* el_entry_ending is how a release has ended. */
 typedef enum el_entry_ending {
-  EL_ENTRY_DELETED, /* the key existed until our delete */
-  EL_ENTRY_GONE,    /* the key was gone before our delete */
+  EL_ENTRY_INTACT, /* the key existed until our delete, or stays for the next hold */
+  EL_ENTRY_GONE, /* the key was gone before our delete */
   /* etcd has refused the delete; the last error of the entry tells why */
   EL_ENTRY_NOT_DELETED
 } el_entry_ending;
 
 /* el_entry_events holds the functions that an entry calls, on the I/O thread. The first five are
- * reports, one at most in each event. They must not free the entry. */
+ * reports. All but |stepped| are called during an event. */
 typedef struct el_entry_events {
   void (*granted)(el_entry *entry); /* the caller holds the lock */
   void (*failed)(el_entry *entry, el_entry_failure why);
@@ -93,11 +95,9 @@ typedef struct el_entry_events {
   void (*must_restart)(el_entry *entry);
   void (*lost)(el_entry *entry, el_loss loss);
   void (*released)(el_entry *entry, el_entry_ending how);
-  /* stepped is called after each event, because the entry may now be IDLE or ENDED. The function
-   * may free |entry|. */
+  /* stepped is called after each event and its report, because the entry may now be IDLE or ENDED.
+   * The function may free |entry|. */
   void (*stepped)(el_entry *entry);
-  /* The next three are called in the middle of an event, and must not give the entry an event. */
-
   /* saw_holder is called when a read has returned |label|, the value of the key that holds the
    * lock. */
   void (*saw_holder)(el_entry *entry, el_bytes label);
@@ -125,9 +125,9 @@ struct el_entry {
   el_checked_key checked_key;
   el_timer timer;
   el_entry_state state : 8;
-  uint8_t failures; /* failed attempts in a row */
-  /* an event is being applied, and nothing was reported yet */
-  bool is_in_event : 1;
+  uint8_t failures;          /* failed attempts in a row */
+  bool is_in_event : 1;      /* an event is being applied */
+  bool has_reported : 1;     /* the event was reported to the local queue */
   bool is_wanted : 1;        /* a caller waits or holds */
   bool is_try : 1;           /* the caller does not wait for other clients */
   bool has_waited : 1;       /* the entry has waited for another client's key */
@@ -216,8 +216,8 @@ void el_entry_lose_key(el_entry *entry, int64_t rev, bool is_detached);
  * el_session. @thread io */
 void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
 
-/* el_entry_end_session tells the entry that its session has ended. |end| says how. @thread io */
-void el_entry_end_session(el_entry *entry, el_session_end end);
+/* el_entry_end_session tells the entry that its session has ended. |how| says how. @thread io */
+void el_entry_end_session(el_entry *entry, el_session_end how);
 
 /* el_entry_pass_on_proof tells the PROVING entries of |session| that their lease is proven, if it
  * is proven now, and each CONFIRMING entry whose |since_ms| is not later than the last answered

@@ -215,6 +215,7 @@ static uint32_t unused_slot(const el_local_queue *queue, uint32_t slot) {
   TAILQ_FOREACH(entry, &queue->entries, link) { n++; }
   are_taken = el_alloc(n * sizeof *are_taken);
   TAILQ_FOREACH(entry, &queue->entries, link) {
+    /* a slot below |slot| wraps around, and is above all |n| */
     if (entry->entry.slot - slot < n)
       are_taken[entry->entry.slot - slot] = true;
   }
@@ -416,7 +417,7 @@ static void fail_for(el_waiter *waiter, el_entry_failure why) {
 }
 
 /* Records that |waiter| does not hold any more. For the caller, a hold ends with the unlock, before
- * etcd has answered; a caller that is told of a loss finds the new number in client:stats. */
+ * etcd has answered. */
 static void end_hold(el_waiter *waiter) {
   el_local_queue *queue = waiter->queue;
   detach(waiter);
@@ -454,10 +455,9 @@ static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
 }
 
 /* Tells |waiter| how its release by |entry| has ended. The queue of the waiter may be gone, if the
- * session of the entry has ended. EL_ENTRY_DELETED: or the key stays, because
- * it was handed off, is shared, or lingers. If etcd refuses the delete, for example because the
- * user lost its permission, this is reported only once. The entry still repeats the delete, and the
- * key ends with the lease at the latest. */
+ * session of the entry has ended. If etcd refuses the delete, for example because the user lost its
+ * permission, this is reported only once. The entry still repeats the delete, and the key ends with
+ * the lease at the latest. */
 static void end_release(el_waiter *waiter, const el_local_entry *entry,
                         el_entry_ending how) {
   el_local_queues *queues = entry->queue->queues;
@@ -689,7 +689,7 @@ static void unlock_last(el_local_entry *entry, el_waiter *waiter, el_leave how,
                      (try_hand_off(entry, mod_rev) ||
                       try_linger(entry, waiter->linger_ms, mod_rev));
   if (is_key_kept) {
-    end_release(waiter, entry, EL_ENTRY_DELETED);
+    end_release(waiter, entry, EL_ENTRY_INTACT);
     return;
   }
   assert(entry->releasing == NULL);
@@ -704,7 +704,7 @@ static void unlock(el_waiter *waiter, el_leave how) {
   int64_t mod_rev = waiter->events->mod_rev(waiter);
   end_hold(waiter);
   if (has_waiters(entry)) {
-    end_release(waiter, entry, EL_ENTRY_DELETED);
+    end_release(waiter, entry, EL_ENTRY_INTACT);
   } else {
     unlock_last(entry, waiter, how, mod_rev);
   }
@@ -714,13 +714,13 @@ static void unlock(el_waiter *waiter, el_leave how) {
  * expired, those of the other readers have, too. */
 static void lose_hold(el_waiter *waiter, el_loss loss) {
   el_local_entry *entry = waiter->entry;
-  entry_step *end =
+  entry_step *event =
       loss == EL_LOSS_MAX_HOLD ? el_entry_end_max_hold : el_entry_expire;
   lose(waiter, loss);
   if (!has_waiters(entry)) {
-    stop(entry, end);
+    stop(entry, event);
   } else if (loss == EL_LOSS_EXPIRED) {
-    end(&entry->entry);
+    event(&entry->entry);
   }
 }
 

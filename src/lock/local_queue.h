@@ -24,7 +24,7 @@
  *
  * A waiter that joins, and an entry that becomes free, only mark their queue as changed.
  * el_local_queues_serve then starts the next waiters. Each function here changes its lists before
- * it calls an entry or a waiter, because an entry may report at once. */
+ * it calls an entry or a waiter, because an entry may report during the call. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H
 

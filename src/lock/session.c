@@ -69,7 +69,7 @@ static void note_stall(const el_session *session) {
 
 /* Records that all holds are lost from now on. A holder may not know this yet, and its last writes
  * may be in flight. So the keys stay for the lock delay. */
-static void lose_holds(el_session *session, int64_t now_ms) {
+static void keep_for_lock_delay(el_session *session, int64_t now_ms) {
   if (session->n_held > 0 && session->lock_delay_ms > 0) {
     session->lease.keep_until = now_ms + session->lock_delay_ms;
   }
@@ -81,7 +81,7 @@ static void check_expiry(el_session *session, int64_t now_ms) {
   el_session_lease *lease = &session->lease;
   if (lease->hold_deadline == 0 || now_ms < lease->hold_deadline) return;
   lease->hold_deadline = 0;
-  lose_holds(session, now_ms);
+  keep_for_lock_delay(session, now_ms);
   if (session->n_keys > 0) {
     el_shared_keep_proof_error(session->shared);
     session->news |= EL_SESSION_NEWS_EXPIRED;
@@ -113,6 +113,7 @@ static int64_t next_wake(const el_session_lease *lease, int64_t now_ms) {
     take_earlier(&wake_at, lease->audit_at);
     take_earlier(&wake_at, lease->hold_deadline);
   }
+  /* in the next ms at the earliest, so that a timer that cannot act yet does not spin */
   return wake_at != 0 && wake_at <= now_ms ? now_ms + 1 : wake_at;
 }
 
@@ -355,7 +356,7 @@ static void end_lease(el_session *session, el_session_end how) {
 }
 
 /* Tells whether the lease may be revoked: not before the lock delay of a lost hold is over (see
- * lose_holds). */
+ * keep_for_lock_delay). */
 static bool may_revoke(const el_session *session, int64_t now_ms) {
   return now_ms >= session->lease.keep_until;
 }
@@ -371,7 +372,7 @@ static void lose_lease(el_session *session, int64_t now_ms) {
 
 /* Ends the lease although it may be alive. */
 static void abandon(el_session *session, int64_t now_ms) {
-  lose_holds(session, now_ms);
+  keep_for_lock_delay(session, now_ms);
   if (may_revoke(session, now_ms)) {
     revoke_in_background(session, session->lease.id);
   }
@@ -835,7 +836,7 @@ void el_session_remove_key(el_session *session, el_checked_key *key) {
 }
 
 void el_session_check_expiry(el_session *session) {
-  begin(session);
+  begin(session); /* which checks it */
   end(session);
 }
 
@@ -908,7 +909,7 @@ int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
   return is_fresh ? lease->proof.seen.rev : 0;
 }
 
-int64_t el_session_renewal_sent_ms(const el_session *session) {
+int64_t el_session_resetal_sent_ms(const el_session *session) {
   return last_renewal(session)->sent_ms;
 }
 
@@ -946,7 +947,7 @@ static int64_t next_grant_at(const el_session *session) {
                            session->salt);
 }
 
-void el_session_renew(el_session *session) {
+void el_session_reset(el_session *session) {
   bool was_lost = session->lease.end != EL_SESSION_END_CLOSED;
   if (!session->has_lease_end_error) session->lease_end_error.code = EL_OK;
   session->has_lease_end_error = false;

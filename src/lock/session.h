@@ -200,8 +200,8 @@ struct el_session {
 /* el_session_init sets up |session| without a lease. @thread io */
 void el_session_init(el_session *session);
 
-/* el_session_renew forgets the lease, which has ended. @thread io */
-void el_session_renew(el_session *session);
+/* el_session_reset forgets the lease, which has ended. @thread io */
+void el_session_reset(el_session *session);
 
 /* el_session_stop stops all timers. After that, answers to calls are only freed. @thread io */
 void el_session_stop(el_session *session);
@@ -237,9 +237,8 @@ void el_session_moved(el_session *session);
 void el_session_close(el_session *session);
 
 /* el_session_abandon ends the lease at once, as if it had been lost (EL_SESSION_END_EARLY or
- * EL_SESSION_END_EXPIRED), and then revokes it in the background. If a hold was lost and its lock
- * delay is not over, it leaves the lease to expire instead. A session that has no lease ends as it
- * does by el_session_close. @thread io */
+ * EL_SESSION_END_EXPIRED), and has it revoked in the background, unless the lock delay of a lost
+ * hold is not over. A session whose lease is not alive ends as by el_session_close. @thread io */
 void el_session_abandon(el_session *session);
 
 /* el_session_publish_hold_deadline shows the hold deadline to other threads. If holds were lost,
@@ -301,9 +300,9 @@ bool el_session_is_proven(const el_session *session, int64_t now_ms);
  * the grant takes a linearizable read. @thread io */
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 
-/* el_session_renewal_sent_ms returns when the latest keepalive that etcd has answered was sent
+/* el_session_resetal_sent_ms returns when the latest keepalive that etcd has answered was sent
  * (el_now_ms). The grant counts as the first keepalive. @thread io */
-int64_t el_session_renewal_sent_ms(const el_session *session);
+int64_t el_session_resetal_sent_ms(const el_session *session);
 
 /* el_session_last_error returns why there is no usable lease. It is the error of the last grant,
  * keepalive or lease check. If that succeeded, but leases keep ending before a hold is proven, it

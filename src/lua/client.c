@@ -232,26 +232,28 @@ static el_nret l_client_set_password(lua_State *L) {
 static const struct {
   const char *name;
   size_t offset;
-} stats_fields[] = {STAT(enqueues),
-                    STAT(tries),
-                    STAT(looks),
-                    STAT(deletes),
-                    STAT(lease_checks),
-                    STAT(keepalives),
-                    STAT(grants),
-                    STAT(revokes),
-                    STAT(audits),
-                    STAT(batched),
-                    STAT(watches),
-                    STAT(calls),
-                    STAT(authentications),
-                    STAT(authentication_ms),
-                    STAT(acquired),
-                    STAT(lost),
-                    STAT(leaked),
-                    STAT(failed_attempts),
-                    STAT(held),
-                    STAT(waiting)};
+} stats_fields[] = {
+    STAT(enqueues),
+    STAT(tries),
+    STAT(looks),
+    STAT(deletes),
+    STAT(lease_checks),
+    STAT(keepalives),
+    STAT(grants),
+    STAT(revokes),
+    STAT(audits),
+    STAT(batched),
+    STAT(watches),
+    STAT(calls),
+    STAT(authentications),
+    STAT(authentication_ms),
+    STAT(acquired),
+    STAT(lost),
+    STAT(leaked),
+    STAT(failed_attempts),
+    STAT(held),
+    STAT(waiting),
+};
 
 /* client:stats() returns a table with the fields of el_stats. */
 static el_nret l_client_stats(lua_State *L) {

@@ -308,8 +308,8 @@ static void on_recreate(el_timer *timer) {
       note_dns(at);
       at->n_vain++;
       if (took_long(at)) {
-        /* The next attempts have more time to fail, and so to tell their cause, before calls go on
-         * to the next member. */
+        /* Lengthen the patience: the next attempt can then fail by itself, and tell the cause,
+         * before calls go on to the next member. */
         el_patience_expired(&at->ch->health.patience);
       }
       drop_channel(at);

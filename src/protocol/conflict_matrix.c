@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Returns the range of all keys that begin with |prefix|, which ends with a slash. Each range_
- * function writes the bounds of its range to |*text|, and moves |*text| behind them. */
+ * function writes the bounds that do not point into the keys to |*text|, and moves |*text| behind
+ * them. */
 static el_key_range range_below(el_bytes prefix, char **text) {
   char *to = *text;
   memcpy(to, prefix.data, prefix.len);

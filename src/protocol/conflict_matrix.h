@@ -47,9 +47,10 @@ typedef struct el_key_range {
 size_t el_conflict_ranges(const el_keys *keys, el_key_range *ranges,
                           char *text);
 
-/* el_conflict_holder_range returns a range that contains all keys, of any mode, in the queue of the
- * first key of |keys|. For a semaphore these are all its permits. The range may also contain other
- * keys. It points into |keys| and |text| (EL_CONFLICT_HOLDER_SIZE bytes). @thread any */
+/* el_conflict_holder_range returns a range with all keys that may hold the lock of the first key of
+ * |keys|: for a semaphore all its permits, otherwise all keys of the queue, of any mode. The range
+ * may also contain other keys. It points into |keys| and |text| (EL_CONFLICT_HOLDER_SIZE bytes).
+ * @thread any */
 el_key_range el_conflict_holder_range(const el_keys *keys, char *text);
 
 /* el_conflict_is_holder tells whether |kv|, the oldest key of el_conflict_holder_range, holds the

@@ -98,25 +98,24 @@ typedef struct el_lock_txn {
   char text[EL_CONFLICT_TEXT_SIZE], holder_text[EL_CONFLICT_HOLDER_SIZE];
 } el_lock_txn;
 
-/* el_lock_txn_build builds the transaction for |what|. |rev| is the
- * create_revision of our key; 0: unknown. |value| is the value that an enqueue or a try puts. For a
- * multi-lock, |value| is the value of the first key, a NUL, and the value of all other keys. |keys|
- * and |value| must live as long as |to|. @thread any */
+/* el_lock_txn_build builds the transaction for |what|. |rev| is the create_revision of our key; 0:
+ * unknown. |value| is the value that an enqueue or a try puts. For a multi-lock, |value| is the
+ * value of the first key, a NUL, and the value of all other keys. |keys| and |value| must live as
+ * long as |to|. @thread any */
 void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        const el_entry_request *what, int64_t rev,
                        el_bytes value);
 
-/* el_lock_txn_read fills |seen| from the |answer| to |what|, which was built with
- * |rev| and |value|. If the answer lacks what it must contain, sets its error. @thread any */
+/* el_lock_txn_read fills |seen| from the |answer| to |what|, which was built with |rev| and
+ * |value|. If the answer lacks what it must contain, sets its error. @thread any */
 void el_lock_txn_read(const el_keys *keys, const el_entry_request *what,
                       int64_t rev, el_bytes value, el_txn_answer *answer,
                       el_entry_answer *seen);
 
 /* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to
- * |what|. If several keys hold the lock, it is the value of the oldest of them. The
- * value points into |answer|. It is empty if |what| did not ask for it. It is also empty if the
- * oldest key below the name is user data, because then the holder's key was not read.
- * @thread any */
+ * |what|. If several keys hold the lock, it is the value of the oldest of them. The value points
+ * into |answer|. It is empty if |what| did not ask for it. It is also empty if the oldest key below
+ * the name is user data, because then the holder's key was not read. @thread any */
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_request *what,
                                   const el_txn_answer *answer);

@@ -29,9 +29,9 @@ function Socket:dirty()
   return self.is_woken
 end
 
---- Returns true if the waiter is woken; nil, "timeout" otherwise, so that copas waits. Copas calls
--- this method a second time only if the descriptor was readable. Then it returns true too, because
--- the wait itself checks whether its event has occurred.
+--- Returns true if the waiter is woken; nil, "timeout" otherwise, so that copas waits. The second
+-- call returns true in any case: copas makes it only if the descriptor was readable, and the wait
+-- checks by itself whether its event has occurred.
 function Socket:receive()
   local is_read = self.is_woken or self.was_called
   self.was_called = true

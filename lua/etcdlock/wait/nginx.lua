@@ -103,9 +103,9 @@ function M.loop(chosen)
     .. " can wait, and ngx.timer.at(0, …)"):format(why), "context"
 end
 
---- See runtime.lua. Applies to timers only. A worker that exits still serves its requests to their
--- end. But a timer that waits without a limit would keep the worker alive, and would take the lock
--- in the end.
+--- See runtime.lua. In a worker that exits, only timers take no lock: its requests are still served
+-- to their end. But a timer that waits without a limit would keep the worker alive, and would take
+-- the lock in the end.
 function M.leaving()
   if ngx.get_phase() == "timer" and ngx.worker.exiting() then
     return "nginx's worker exits, and its timers take no lock and wait for none any more",
