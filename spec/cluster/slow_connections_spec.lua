@@ -124,6 +124,21 @@ it("a wait without a timeout goes on if the first answers take longer than 5 s",
   assert.is_true(assert(client:lock "a"):held())
 end)
 
+-- Regression 300. gRPC gave the second attempt to connect up to a fifth more time than the client
+-- knew. If it succeeded in that time, its connection was never closed, and gRPC's threads stayed.
+it("connections that open just after their time limit are closed", function()
+  local before, pending = leaks.snapshot(), {}
+  proxy:slow(2.55) -- the limit is 2.4 s
+  for i = 1, 12 do
+    pending[i] = connect({ endpoints = proxy:endpoint(), ttl = 30 }):lock_async("a" .. i)
+  end
+  for i = 1, 12 do
+    wait.eventually(function() return (pending[i]:step()) end, 20, "a lock")
+  end
+  clients.close_all()
+  leaks.assert_none_left(before, nil, nil, 5)
+end)
+
 -- Regression 235. Without a timeout, the first wait failed after 5 s, also if a load balancer led
 -- two connections in a row to a member that hangs.
 it("the first wait without a timeout goes on for 8 s while connections are accepted", function()

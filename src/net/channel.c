@@ -176,6 +176,7 @@ static const char *authority_of(const el_endpoint *endpoint,
 static grpc_channel *create_channel(const el_endpoint *endpoint,
                                     const el_tls *tls, socket_mutator *mutator,
                                     int connect_ms, int dns_ms) {
+  int backoff_ms = connect_ms / 6 * 5;
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
@@ -192,12 +193,12 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
       INT_ARG(GRPC_ARG_DISABLE_CLIENT_AUTHORITY_FILTER, 1),
       /* By default gRPC tries to connect for 20 s, which is longer than a lease. The "min reconnect
-       * backoff" is in fact the time limit of an attempt, unless the initial or the maximum backoff
-       * is longer. So all three are set. gRPC itself never connects again after a failure, because
-       * on_recreate destroys the channel before that. */
-      INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
+       * backoff" is in fact the time limit of an attempt, unless the backoff is longer. After the
+       * first attempt, gRPC makes the backoff longer by up to a fifth. gRPC makes another attempt
+       * only if the first took as long as the backoff, because on_recreate drops the channel. */
+      INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
-      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
+      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, backoff_ms),
       /* These four, and set_user_timeout, detect half-open connections.
        * HTTP2_MAX_PINGS_WITHOUT_DATA is 0 (no limit), because by default gRPC stops after two pings
        * on an idle watch stream. */
