@@ -73,6 +73,7 @@ describe("a failed request", function()
     { "Received RST_STREAM with error code 8", "the server has ended the call" },
     { "Transport closed", "the server has closed the connection" },
     { "Received message larger than max (40000000 vs. 33554432)", "the answer is too large" },
+    { "Buffers full", "unfinished answers take more than 128 MiB" },
     { "Received http2 header with status: 502",
       "a proxy or web server has answered in place of etcd, HTTP status: 502" },
     { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Too many open "

@@ -96,8 +96,9 @@ enum {
 };
 
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
- * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server) and "message
- * larger than max" (gRPC core; spec/errors/large_answers_spec.lua fails if gRPC changes it). */
+ * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server), "message larger
+ * than max" and "Buffers full" (gRPC core; spec/errors/large_answers_spec.lua and
+ * spec/errors/endless_answers_spec.lua fail if gRPC changes them). */
 static const struct {
   int status;
   const char *text; /* the details must contain it; NULL: any details */
@@ -143,6 +144,8 @@ static const struct {
      DEFINITE, "etcd's default limit is 1.5 MiB (--max-request-bytes)"},
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, TOO_LARGE,
      "read less at once, and keep no other data below the name of a lock"},
+    /* gRPC chooses the call that it ends at random. */
+    {GRPC_RESOURCE_EXHAUSTED, "Buffers full", EL_UNAVAILABLE, RETRIABLE, NULL},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, 0, NULL},
     {GRPC_OUT_OF_RANGE, "revision has been compacted", EL_INVALID,
      DEFINITE | COMPACTED, NULL},
@@ -185,6 +188,7 @@ static const struct {
     {"RST_STREAM", "the server has ended the call", false},
     {"Transport closed", "the server has closed the connection", false},
     {"Received message larger than max", "the answer is too large", false},
+    {"Buffers full", "unfinished answers take more than 128 MiB", false},
     {"header with status",
      "a proxy or web server has answered in place of etcd, HTTP status", true},
     {"Too many open files",

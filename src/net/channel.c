@@ -28,6 +28,12 @@
  * The owner of a watch then reads what it may have missed. */
 enum { MESSAGE_BYTES_MAX = 32 << 20 };
 
+/* The limit of the memory, in bytes, for what the members have sent of answers that are not
+ * complete: four of the largest messages. gRPC compares MESSAGE_BYTES_MAX with whole messages only,
+ * and would store a message without an end. At this limit it ends calls, one after the other, with
+ * "Buffers full", which base/error.c translates. */
+enum { RECEIVED_BYTES_MAX = 4 * MESSAGE_BYTES_MAX };
+
 typedef struct socket_mutator socket_mutator;
 
 typedef struct member_state {
@@ -64,6 +70,8 @@ struct el_channel {
   uint64_t term;    /* the largest raft term that an answer had */
   bool is_dns_slow; /* the next attempt waits longer for an address */
   el_health health; /* of the member in use */
+  /* RECEIVED_BYTES_MAX, for the connections to all members */
+  grpc_resource_quota *quota;
   TAILQ_HEAD(, el_failover_listener) listeners;
 };
 
@@ -174,8 +182,10 @@ static const char *authority_of(const el_endpoint *endpoint,
 }
 
 static grpc_channel *create_channel(const el_endpoint *endpoint,
-                                    const el_tls *tls, socket_mutator *mutator,
-                                    int connect_ms, int dns_ms) {
+                                    const el_tls *tls,
+                                    grpc_resource_quota *quota,
+                                    socket_mutator *mutator, int connect_ms,
+                                    int dns_ms) {
   int backoff_ms = connect_ms / 6 * 5;
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
@@ -210,6 +220,9 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       /* By default gRPC waits for a name server for up to 120 s, and asks again after 5 s, 11 s and
        * 20 s. An attempt that ends sooner is followed by another. */
       INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, dns_ms),
+      {.type = GRPC_ARG_POINTER,
+       .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+       .value.pointer = {quota, grpc_resource_quota_arg_vtable()}},
       mutator_arg(mutator),
       /* The name that etcd's certificate must contain. */
       {.type = GRPC_ARG_STRING,
@@ -499,6 +512,8 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->loop = loop;
   ch->members = el_alloc(n * sizeof *ch->members);
   ch->n = n;
+  ch->quota = grpc_resource_quota_create("etcdlock");
+  grpc_resource_quota_resize(ch->quota, RECEIVED_BYTES_MAX);
   TAILQ_INIT(&ch->listeners);
   el_health_init(&ch->health, el_loop_timers(loop), is_connected, is_overtaken,
                  is_unresponsive, on_unresponsive, on_late_keepalive);
@@ -560,6 +575,7 @@ void el_channel_free(el_channel *ch) {
   if (ch->tls != NULL) {
     el_tls_unref(ch->tls);
   }
+  grpc_resource_quota_unref(ch->quota);
   free(ch->members);
   free(ch);
 }
@@ -588,7 +604,7 @@ grpc_call *el_channel_new_call(el_channel *ch, size_t member,
     at->connect_ms = connect_timeout_ms(at);
     at->dns_ms = ch->is_dns_slow ? EL_NAME_LONG_MS : EL_NAME_MS;
     at->connecting_since_ms = el_now_ms();
-    at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator,
+    at->grpc = create_channel(&at->endpoint, ch->tls, ch->quota, at->mutator,
                               at->connect_ms, at->dns_ms);
   }
   return grpc_channel_create_call(

@@ -56,6 +56,8 @@ local ROWS = {
   { "RESOURCE_EXHAUSTED", "message larger than max", "invalid", "TOO_LARGE",
     "read less at once, and keep no other data below the name of a lock",
     says = "grpc: trying to send message larger than max (3000000 vs. 2097152)" },
+  { "RESOURCE_EXHAUSTED", "Buffers full", "unavailable", "RETRIABLE",
+    says = "Buffers full", cause = "unfinished answers take more than 128 MiB" },
   { "RESOURCE_EXHAUSTED", nil, "invalid", "",
     says = "received trailing metadata size exceeds limit" },
   { "OUT_OF_RANGE", "revision has been compacted", "invalid", "DEFINITE | COMPACTED",
