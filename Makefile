@@ -135,11 +135,9 @@ bench: deps ## compare etcdlock with other clients, in half an hour: bench/READM
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all
 	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/run.lua
 
-doc: deps ## make doc/reference.md and types/ from the docstrings
-	@mkdir -p build
-	@MODEL='$(CURDIR)/build/docstrings.json' LUA_PATH='$(CURDIR)/?.lua;;' \
-	  ldoc -q -c doc/generate/config.ld --filter doc.generate.model.write .
-	@$(RUN_ENV) $(LUA) doc/generate/run.lua build/docstrings.json
+doc: ## make doc/reference.md, and build/types for an editor, from the docstrings
+	@$(RUN_ENV) $(LUA) doc/generate/run.lua
+	@$(call make_types,build/types)
 
 dist: ## pack build/dist/etcdlock-VERSION.tar.gz and its rockspec
 	@sh .ci/dist.sh $(VERSION)
@@ -190,12 +188,15 @@ ADVICE = for set in \
 
 # Absolute paths, for commands that run in a subdirectory of the checkout.
 DESTINATION_LUA = $(call absolute,$(DESTDIR)$(LUADIR))
-DESTINATION_TYPES = $(call absolute,$(DESTDIR)$(TYPEDIR))
+
+# $(call make_types,DIRECTORY) is a shell command that writes the annotations for LuaLS there.
+make_types = umask 022 && mkdir -p '$(1)/etcdlock' '$(1)/resty' && \
+  $(RUN_ENV) $(LUA) doc/generate/run.lua '$(1)'
 
 install: all ## copy to PREFIX (and DESTDIR)
 	$(check_directories)@:
 	@cd lua && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTINATION_LUA)/{}' \;
-	@cd types && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTINATION_TYPES)/{}' \;
+	@$(call make_types,$(DESTDIR)$(TYPEDIR))
 	@install -D -m 755 $(MODULE) '$(DESTDIR)$(LIBDIR)/etcdlock/core.so'
 	@install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(COMPLETIONDIR)'
 	@sed '$(FOR_COMMAND)' bin/etcdlock >'$(DESTDIR)$(BINDIR)/etcdlock'

@@ -43,7 +43,7 @@ build = {
     LDFLAGS = "-L$(GRPC_LIBDIR) -L$(PROTOBUF_C_LIBDIR) -L$(OPENSSL_LIBDIR)",
   },
   install_variables = {
-    PREFIX = "$(PREFIX)", -- the directory of the rock; types/ (annotations for LuaLS) go there
+    PREFIX = "$(PREFIX)", -- the directory of the rock; the annotations for LuaLS go there
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",

@@ -63,7 +63,7 @@ RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
 NGINX="nginx $LUAJIT redis-server apache2-utils"
 if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
-DEV="lua-busted lua-check lua-ldoc clang-format luarocks locales openssl ca-certificates man-db jq
+DEV="lua-busted lua-check clang-format luarocks locales openssl ca-certificates man-db jq
   python3-prometheus-client $LOOPS $NGINX"
 FUZZ="clang libclang-rt-dev"
 ALL="chromium-headless-shell prometheus $FUZZ"

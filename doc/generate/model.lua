@@ -1,58 +1,31 @@
---- Writes the content of all docstrings, as LDoc has parsed them, to the file $MODEL as JSON. The
--- reference and the types are made from it. A spec checks that the docstrings are complete.
---
---   MODEL=/absolute/path ldoc -c doc/generate/config.ld --filter doc.generate.model.write .
-local json = require "dkjson"
-
+--- Reads the docstrings of the public modules, which are in the format of LDoc. The reference and
+-- the annotations for LuaLS are made from them. A spec checks that the docstrings are complete.
 local M = {}
 
-local FILE = assert(os.getenv "MODEL", "MODEL is not set")
+-- The public modules, in the order of the annotations.
+local FILES = {
+  "etcdlock/init", "etcdlock/connect_options", "etcdlock/lock_options", "etcdlock/client",
+  "etcdlock/queue", "etcdlock/once", "etcdlock/lock", "etcdlock/guarded", "etcdlock/pending",
+  "etcdlock/semaphore", "etcdlock/election", "etcdlock/observer", "resty/etcdlock",
+  "etcdlock/testing",
+}
+
+-- The tags of LDoc that docstrings use, and two of etcdlock:
+--   fail    the codes with which a call fails: its results are then nil, message and one of these
+--   forms   what the other forms of the call take, see FORMS
+local TAGS = {}
+for tag in ("module submodule classmod alias function table tparam treturn tfield field raise fail "
+  .. "forms"):gmatch "%l+" do
+  TAGS[tag] = true
+end
 
 -- Returns |text| as one line: each sequence of white space becomes one space.
 local function line(text)
   return (((text or ""):gsub("%s+", " ")):gsub("^ ", ""):gsub(" $", ""))
 end
 
--- Returns the groups of results of |item|. A group is the list of the results that the function
--- returns together, each a { type, text }.
-local function results(item)
-  local groups = {}
-  for _, group in ipairs(item.retgroups or {}) do
-    local list = {}
-    for _, result in ipairs(group) do
-      list[#list + 1] = { type = result.type, text = line(result.text) }
-    end
-    groups[#groups + 1] = list
-  end
-  return groups
-end
-
--- Returns the default value of a parameter without its quotation marks. A default with spaces needs
--- them.
-local function default(opt)
-  return type(opt) == "string" and opt:gsub('^"(.*)"$', "%1") or opt
-end
-
--- Returns the list of the parameters of a function, or of the fields of a table. Each is a
--- { name, type, text, opt }. `opt` is the default as a string, true if the parameter is optional
--- without a default, and otherwise nil.
-local function parameters(item)
-  local list = {}
-  local modifiers = item.modifiers[item.type == "table" and "field" or "param"] or {}
-  for i, name in ipairs(item.params or {}) do
-    local modifier = modifiers[i] or {}
-    list[i] = {
-      name = name, type = modifier.type, opt = default(modifier.opt),
-      text = line(item.params.map[name]),
-    }
-  end
-  return list
-end
-
--- Returns the text of a docstring with each paragraph as one line. Paragraphs are separated by an
--- empty line.
-local function paragraphs(summary, description)
-  local text = (summary or "") .. " " .. (description or ""):gsub("^\n", "")
+-- Returns |text| with each paragraph as one line. An empty line separates paragraphs.
+local function paragraphs(text)
   local list = {}
   for paragraph in (text:gsub("\n%s*\n", "\1") .. "\1"):gmatch "([^\1]*)\1" do
     if paragraph:find "%S" then list[#list + 1] = line(paragraph) end
@@ -60,20 +33,81 @@ local function paragraphs(summary, description)
   return table.concat(list, "\n\n")
 end
 
-local function describe(module, item)
-  local class, name = item.name:match "^([^:]+):(.+)$"
+-- Returns the docstrings of a file. Each is a list of its tags, { tag, modifier, text }, with the
+-- text before the first tag as `text`, and the line of code below it as `code`.
+local function read(path)
+  local list, open = {}, nil
+  for text in io.lines(path) do
+    local comment = text:match(open and "^%-%-%-? ?(.*)" or "^%-%-%- (.*)")
+    if comment then
+      open = open or { text = "" }
+      local tag, rest = comment:match "^@(%l+)(.*)"
+      if tag then
+        if not TAGS[tag] then error(path .. ": no docstring has the tag @" .. tag) end
+        local modifier = rest:match "^%b[]" or ""
+        rest = rest:sub(#modifier + 1)
+        open[#open + 1] = { tag = tag, modifier = modifier:sub(2, -2), text = rest }
+      else
+        local last = open[#open] or open
+        last.text = last.text .. "\n" .. comment
+      end
+    elseif open then
+      open.code = text
+      list[#list + 1], open = open, nil
+    end
+  end
+  return list
+end
+
+-- Returns the text of the first |tag| of a docstring as one line, or nil.
+local function find(docstring, tag)
+  for _, entry in ipairs(docstring) do
+    if entry.tag == tag then return line(entry.text) end
+  end
+end
+
+-- Returns a parameter or a field as { name, type, text, opt }. `opt` is the default as a string,
+-- true if it is optional without a default, and otherwise nil. A default with spaces is written in
+-- quotation marks. A @field has no type.
+local function parameter(entry)
+  local kind, rest = nil, entry.text
+  if entry.tag ~= "field" then kind, rest = rest:match "^%s*(%S+)(.*)" end
+  local name, text = rest:match "^%s*(%S+)(.*)"
+  local default = entry.modifier:match "^opt=(.*)"
   return {
-    class = class or module.name,
-    name = name or item.name:match "[^.]*$",
-    is_method = class ~= nil,
-    is_table = item.type == "table",
-    text = paragraphs(item.summary, item.description),
-    params = parameters(item),
-    results = results(item),
-    fail = item.tags.fail and line(item.tags.fail[1]),
-    raise = item.raise and line(item.raise),
-    forms = item.tags.forms and item.tags.forms[1],
+    name = name, type = kind, text = line(text),
+    opt = default and default:gsub('^"(.*)"$', "%1") or entry.modifier == "opt" or nil,
   }
+end
+
+-- Returns the description of what a docstring of |class| describes: a function or a table. Returns
+-- nil for the docstring of a module.
+--   params    parameters or fields
+--   results   groups of results; a group is the list of the results { type, text } that the
+--             function returns together
+local function describe(docstring, class)
+  local is_table = find(docstring, "table")
+  local name = is_table or find(docstring, "function")
+    or docstring.code:match "^function %a+(:?[%w_.]+)%("
+  if not name then return nil end
+  local item = {
+    class = name:match "^(.+):" or class, name = name:match "[^.:]*$",
+    is_method = name:find ":" ~= nil, is_table = is_table ~= nil,
+    text = paragraphs(docstring.text), params = {}, results = {},
+    fail = find(docstring, "fail"), raise = find(docstring, "raise"),
+    forms = find(docstring, "forms"),
+  }
+  for _, entry in ipairs(docstring) do
+    if entry.tag == "treturn" then
+      local group = tonumber(entry.modifier) or 1
+      local kind, text = entry.text:match "^%s*(%S+)(.*)"
+      item.results[group] = item.results[group] or {}
+      table.insert(item.results[group], { type = kind, text = line(text) })
+    elseif entry.tag == "tparam" or entry.tag == "tfield" or entry.tag == "field" then
+      table.insert(item.params, parameter(entry))
+    end
+  end
+  return item
 end
 
 -- ---- the forms of a call ------------------------------------------------------
@@ -115,15 +149,18 @@ local function with_forms(items)
   return list
 end
 
---- The filter function that LDoc calls with all modules: writes the file.
-function M.write(modules)
+--- Returns the list of the descriptions of all public functions and tables.
+function M.read()
   local items = {}
-  for module in modules:iter() do
-    for item in module.items:iter() do items[#items + 1] = describe(module, item) end
+  for _, file in ipairs(FILES) do
+    local docstrings = read("lua/" .. file .. ".lua")
+    local head = docstrings[1]
+    local class = find(head, "module") or find(head, "classmod") or find(head, "submodule")
+    for _, docstring in ipairs(docstrings) do
+      items[#items + 1] = describe(docstring, class)
+    end
   end
-  local file = assert(io.open(FILE, "w"))
-  file:write(json.encode(with_forms(items)))
-  file:close()
+  return with_forms(items)
 end
 
 return M

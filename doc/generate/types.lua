@@ -7,22 +7,22 @@ local WIDTH = 100
 
 local HEAD = [[
 ---@meta %s
--- Made by `make doc` from the docstrings in lua/: change those.
+-- Made from the docstrings of etcdlock.
 ]]
 
--- The files to make: path, name of the module, class of the module, and the other classes in the
--- file.
+-- The files to make: path below the directory of the annotations, name of the module, class of the
+-- module, and the other classes in the file.
 M.FILES = {
   {
-    path = "types/etcdlock.lua", module = "etcdlock", class = "etcdlock",
+    path = "etcdlock.lua", module = "etcdlock", class = "etcdlock",
     classes = { "client", "lock", "pending", "semaphore", "election", "observer" },
   },
   {
-    path = "types/resty/etcdlock.lua", module = "resty.etcdlock", class = "resty.etcdlock",
+    path = "resty/etcdlock.lua", module = "resty.etcdlock", class = "resty.etcdlock",
     classes = { "resty_lock" },
   },
   {
-    path = "types/etcdlock/testing.lua", module = "etcdlock.testing", class = "etcdlock.testing",
+    path = "etcdlock/testing.lua", module = "etcdlock.testing", class = "etcdlock.testing",
     classes = {},
   },
 }
