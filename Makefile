@@ -104,10 +104,10 @@ deps: ## install the Debian packages that the tests need and that are missing
 build-deps: ## install the Debian packages that the build needs, and etcd
 	@sh .ci/deps.sh run $(LUA_VERSION)
 
-demo: build-deps all ## two services sell 300 items under 500 requests
+demo: build-deps all ## two shops sell 300 items to 500 customers, without and with a lock
 	@$(RUN_ENV) $(LUA) examples/flash_sale.lua
 
-demo-openresty: ## the same in nginx: two services, one Redis, ab
+demo-openresty: ## the same in nginx
 	@sh .ci/deps.sh openresty jit
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all run-demo-openresty
 
@@ -130,7 +130,7 @@ tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
 
 bench: deps ## compare etcdlock with other clients, in half an hour: bench/README.md
-	@sh bench/prepare.sh gnuplot go java python node wrk
+	@sh bench/prepare.sh gnuplot go java redis python node wrk
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all
 	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/run.lua

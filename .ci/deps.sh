@@ -2,7 +2,7 @@
 # Installs the packages that a purpose needs, if they are missing, on Debian 12, 13 or the next
 # release.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind|networks LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|redis|wrk|gnuplot|valgrind|networks LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
@@ -12,6 +12,7 @@
 #   deb               build the Debian packages
 #   fuzz              as run, and run `make fuzz`: adds clang
 #   go, java, python, node  run the clients of that language in `make bench`
+#   redis             run the locks in Redis of `make bench`
 #   wrk               run the nginx row of `make bench`
 #   gnuplot           draw the charts of `make bench`
 #   valgrind          run `make cost`
@@ -60,7 +61,7 @@ esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
   lua-argparse lua-dkjson lua-luv lua-socket"
-NGINX="nginx $LUAJIT redis-server apache2-utils"
+NGINX="nginx $LUAJIT"
 if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check clang-format luarocks locales openssl ca-certificates man-db jq
@@ -98,11 +99,12 @@ case $1 in
   # If there is an npm, nothing is installed: a nodejs from another source than Debian contains npm,
   # and conflicts with Debian's package npm.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
+  redis) wanted=redis-server ;;
   wrk) wanted=wrk ;;
   gnuplot) wanted=gnuplot-nox ;;
   valgrind) wanted=valgrind ;;
   networks) wanted="haproxy iproute2 strace" ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|redis|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

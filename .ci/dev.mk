@@ -170,7 +170,7 @@ example: build-deps all ## run an example: NAME=hello ARGS=..., see examples/REA
 	@$(RUN_ENV) $(LUA) examples/run.lua $(NAME) $(ARGS)
 
 run-demo-openresty:
-	@$(RUN_ENV) $(LUA) examples/openresty/demo.lua
+	@$(RUN_ENV) $(LUA) examples/flash_sale.lua nginx
 
 # ---- measurements ---------------------------------------------------------------
 

@@ -4,8 +4,8 @@
 #
 #   prepare.sh PEER...
 #
-# PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), wrk (load for
-# nginx), gnuplot (charts), valgrind (`make cost`), networks (`make networks`)
+# PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), redis (the
+# server), wrk (load for nginx), gnuplot (charts), valgrind (`make cost`), networks (`make networks`)
 set -u
 
 OUT=build/bench

@@ -1,92 +1,65 @@
--- One worker of a shop: plain blocking Lua that serves one customer after the other.
--- flash_sale.lua starts it:
+-- The shop: the code that needs the lock. The same code runs in both stages: worker.lua calls it in
+-- blocking Lua, nginx.conf calls it in nginx.
 --
---   lua shop.lua PORT STOCK_FILE [ETCD TTL [STUCK_AT]]      without ETCD there is no lock
---
--- A customer sends "buy". The answer is "sold NUMBER by PID", where NUMBER is the number of items
--- before this sale, or "sold out", or "error: ...". The customer who comes when STUCK_AT items are
--- left never pays.
+-- Its environment: STOCK is the file with the number of items that are left, SHOP_ETCD is the
+-- address of etcd, and SHOP_TTL are the seconds of the TTL.
 
 local etcdlock = require "etcdlock"
-local socket = require "socket"
-local uv = require "luv"
 
-local port, stock_file, endpoint, ttl, stuck_at = ...
+local sleep = ngx and ngx.sleep or require("socket").sleep
+local get_pid = ngx and ngx.worker.pid or require("luv").os_getpid
 
--- ---- the shop -----------------------------------------------------------------
+local M = {}
 
-local function read_stock()
-  local file = assert(io.open(stock_file))
-  local items = tonumber(file:read "*l")
-  file:close()
-  return items
+local STOCK, TTL = os.getenv "STOCK", tonumber(os.getenv "SHOP_TTL")
+
+-- If a worker is killed, the lock stays taken until its TTL is over. `timeout` is longer than that.
+local client = assert(etcdlock.connect {
+  endpoints = os.getenv "SHOP_ETCD", ttl = TTL, timeout = TTL + 30, env = false,
+})
+
+local function read_number(path)
+  local file = io.open(path)
+  local number = file and tonumber(file:read "*l")
+  if file then file:close() end
+  return number
 end
 
 -- Overwrites the number in the file. It always has five characters, so that no other worker reads
 -- half of a number.
 local function write_stock(items)
-  local file = assert(io.open(stock_file, "r+"))
+  local file = assert(io.open(STOCK, "r+"))
   file:write(("%5d\n"):format(items))
   file:close()
 end
 
-local function say(line)
-  print(line)
-  io.stdout:flush()
-end
-
--- Waits for the payment. When STUCK_AT items are left, the payment never comes, but only for the
--- one worker that can remove the file STOCK_FILE.stuck.
+-- Waits for the payment. If the file STOCK.stuck exists, the payment of the item with its number
+-- never comes, but only for the one worker that can remove this file.
 local function await_payment(items)
-  if items == tonumber(stuck_at) and os.remove(stock_file .. ".stuck") then
-    say "stuck"
-    socket.sleep(60)
-  end
-  socket.sleep(0.002)
+  local is_stuck = read_number(STOCK .. ".stuck") == items and os.remove(STOCK .. ".stuck")
+  sleep(is_stuck and 60 or 0.002)
 end
 
--- Sells one item. This is correct only if no other worker sells between the read and the write.
+-- Sells one item. This is correct only if nobody else sells between the read and the write.
 local function sell()
-  local items = read_stock()
+  local items = read_number(STOCK)
   if items == 0 then
     return "sold out"
   end
   await_payment(items)
   write_stock(items - 1)
-  return ("sold %d by %d"):format(items, uv.os_getpid())
+  return ("sold %d by %d"):format(items, get_pid())
 end
 
--- ---- the lock: one worker at a time calls sell --------------------------------
-
--- If a worker is killed, the lock stays taken until its TTL is over. `timeout` is longer than that.
-local client = endpoint and assert(etcdlock.connect {
-  endpoints = endpoint, timeout = ttl + 30, ttl = tonumber(ttl), env = false,
-})
-
-local function serve()
-  local ok, answer, code = true, sell() -- without the lock
-  return ok and answer or code
+function M.without_lock()
+  local answer = sell() -- without the lock
+  return answer
 end
 
-local function serve_locked()
+-- While this call waits for the lock in nginx, the worker serves other requests.
+function M.with_lock()
   local ok, answer, code = client:with_lock("stock/1001", sell) -- with the lock
   return ok and answer or ("error: %s (%s)"):format(answer, code)
 end
 
--- ---- the counter --------------------------------------------------------------
-
-if client then serve = serve_locked end
-
-local counter = assert(socket.tcp4())
-assert(counter:setoption("reuseport", true)) -- shared with the shop's other workers
-assert(counter:bind("127.0.0.1", port))
-assert(counter:listen(1024))
-say "ready"
-
-while true do
-  local customer = assert(counter:accept())
-  if customer:receive() == "buy" then
-    customer:send(serve() .. "\n")
-  end
-  customer:close()
-end
+return M

@@ -1,5 +1,5 @@
--- Prints the output of both flash sales: ../flash_sale.lua and ../openresty/demo.lua. On a terminal
--- it prints bars, and colours unless NO_COLOR is set. Elsewhere it prints plain lines.
+-- Prints the output of the flash sale. On a terminal it prints bars, and colours unless NO_COLOR is
+-- set. Elsewhere it prints plain lines.
 
 local uv = require "luv"
 
@@ -78,20 +78,15 @@ end
 
 -- ---- the table ----------------------------------------------------------------
 
-local function milliseconds(form, sorted, share)
-  local value = sorted[math.max(1, math.ceil(#sorted * share))]
-  return value and (form .. " ms"):format(value) or "none"
+-- Returns a function for a row of the table. It returns a percentile of the milliseconds in the
+-- field `field` of a result as text. `form` is the format of the number.
+local function percentile(field, share, form)
+  return function(result)
+    local sorted = result[field]
+    table.sort(sorted)
+    return (form .. " ms"):format(sorted[math.max(1, math.ceil(#sorted * share))])
+  end
 end
-
---- Returns two functions for rows of the table. They return the 50th and the 99th percentile of a
--- sorted list of milliseconds, the field `field` of a result, as text. `form` is the format of the
--- number.
-function M.percentiles(field, form)
-  return function(result) return milliseconds(form, result[field], 0.50) end,
-    function(result) return milliseconds(form, result[field], 0.99) end
-end
-
-local latency_p50, latency_p99 = M.percentiles("latencies", "%.0f")
 
 local ROWS = {
   { 'told "sold"', function(result) return result.sold end },
@@ -101,8 +96,13 @@ local ROWS = {
   { "left in stock", function(result) return result.left end },
   { "time", function(result) return ("%.2f s"):format(result.seconds) end },
   { "requests/s", function(result) return ("%.0f"):format(result.answered / result.seconds) end },
-  { "latency p50", latency_p50 },
-  { "latency p99", latency_p99 },
+  { "latency p50", percentile("latencies", 0.50, "%.0f") },
+  { "latency p99", percentile("latencies", 0.99, "%.0f") },
+}
+local PING_ROWS = { -- if there were pings
+  { "/ping requests", function(result) return #result.pings end },
+  { "/ping p50", percentile("pings", 0.50, "%.1f") },
+  { "/ping p99", percentile("pings", 0.99, "%.1f") },
 }
 
 -- Prints `lines`, each a list of words, as a table. Each column is as wide as its longest word. The
@@ -121,16 +121,12 @@ local function print_columns(lines)
   end
 end
 
---- Prints a table with a column for each sale. Each of `results` has the fields that ROWS uses; the
--- function sorts the list `latencies`. `more_rows` is a list of further rows, each { name,
--- function(result) that returns the text }, or nil.
-function M.table(items, results, more_rows)
+--- Prints a table with a column for each sale. Each of `results` has the fields that ROWS and
+-- PING_ROWS use.
+function M.table(items, results)
   local lines = { { "" } }
-  for _, result in ipairs(results) do
-    table.sort(result.latencies)
-    table.insert(lines[1], result.title)
-  end
-  for _, rows in ipairs { ROWS, more_rows or {} } do
+  for _, result in ipairs(results) do table.insert(lines[1], result.title) end
+  for _, rows in ipairs { ROWS, results[1].pings[1] and PING_ROWS } do
     for _, row in ipairs(rows) do
       local line = { row[1] }
       for _, result in ipairs(results) do
@@ -149,7 +145,7 @@ end
 local function outcome(result, customers, items)
   local sold, taken = math.min(items, customers), items - result.left
   -- A customer that got an error may have bought an item all the same.
-  if not result.is_consistent or result.sold > taken or taken > result.sold + result.errors then
+  if result.slip or result.sold > taken or taken > result.sold + result.errors then
     return "wrong"
   elseif result.errors > 0 then
     return "errors"
@@ -159,8 +155,7 @@ end
 
 --- Prints the conclusion from the sales: `unlocked` is the result of the sale without the lock,
 -- `locked` is the list of the results with the lock. Returns true if all sales with the lock sold
--- the right number of items without an error. The field `is_consistent` of a result is true if no
--- other record of the sale contradicts the numbers in the result.
+-- the right number of items, none of them twice, without an error.
 function M.verdict(customers, items, unlocked, locked)
   if unlocked.sold > items then
     print(painted(RED, ("Without the lock, %d items too many were sold."):format(
@@ -183,11 +178,11 @@ function M.verdict(customers, items, unlocked, locked)
   return is_right
 end
 
---- Prints two lines of `file` in the directory `examples`: the line that calls sell without the
--- lock, and the line that calls it with the lock. Comments at the ends of these lines mark them.
-function M.difference(examples, file)
-  print(("\nThe difference, in examples/%s:\n"):format(file))
-  for line in io.lines(examples .. "/" .. file) do
+--- Prints two lines of the file at `path`, which is called `name`: the line that calls sell without
+-- the lock, and the line that calls it with the lock. Comments at the ends of the lines mark them.
+function M.difference(path, name)
+  print(("\nThe difference, in %s:\n"):format(name))
+  for line in io.lines(path) do
     local code = line:match "^ *(.-) *%-%- without the lock$"
     if code then print(painted(RED, "  - " .. code)) end
     code = line:match "^ *(.-) *%-%- with the lock$"

@@ -1,11 +1,18 @@
--- The environment of both flash sales, ../flash_sale.lua and ../openresty/demo.lua: an etcd of
--- their own, all other processes, and a directory for their files. When the program ends, all
--- processes are ended and the directory is removed.
+-- The environment of the flash sale and of ../run.lua: an etcd of their own, all other processes,
+-- and a directory for their files. When the program ends, all processes are ended and the directory
+-- is removed.
 
-local interrupt = require "flash_sale.interrupt" -- first: the others take long to load
+local uv = require "luv"
+
+-- Handles Ctrl-C before it loads the other modules, which takes long: Lua would print a stack
+-- traceback.
+local interrupted = false
+for _, name in ipairs { "sigint", "sigterm", "sighup" } do
+  uv.new_signal():start(name, function() interrupted = true end)
+end
+
 local etcdlock = require "etcdlock"
 local socket = require "socket"
-local uv = require "luv"
 
 local M = {}
 
@@ -37,7 +44,7 @@ local function spawn(name, argv, stdout, stderr, signal)
     process.handle:close()
     running[process] = nil
     if killed_by == SIGINT then -- the program unblocks SIGINT, as etcd does
-      interrupt.came = true
+      interrupted = true
     end
     if not process.unwanted and (code ~= 0 or killed_by ~= 0) then
       failed = name
@@ -63,35 +70,32 @@ local function read_lines(process, output, on_line)
   end)
 end
 
+--- Starts a program. `argv`: the program and its arguments. Its standard error goes to the log
+-- `name`. So does its output, unless `options` has on_line: then on_line(line) is called for every
+-- line. The program is stopped by options.signal (default: "KILL"); a program that must stop its
+-- own processes gets "TERM". Returns the process.
+function M.spawn(name, argv, options)
+  local log = assert(uv.fs_open(M.dir .. "/" .. name .. ".log", "a", tonumber("600", 8)))
+  local output = options.on_line and uv.new_pipe(false)
+  local process = spawn(name, argv, output or log, log, options.signal)
+  uv.fs_close(log)
+  if output then
+    read_lines(process, output, options.on_line)
+  end
+  return process
+end
+
 --- Starts the Lua program `script`, and calls on_line(line) for every line of its output. Returns
 -- the process.
 function M.start(script, args, on_line)
-  local argv, output = { uv.exepath(), script }, uv.new_pipe(false)
+  local argv = { uv.exepath(), script }
   for _, value in ipairs(args) do
     argv[#argv + 1] = tostring(value)
   end
-  local process = spawn(script, argv, output, 2)
-  read_lines(process, output, on_line)
-  return process
+  return M.spawn(script:match "[^/]*$", argv, { on_line = on_line })
 end
 
---- Starts a program that need not be a Lua program. `argv`: the program and its arguments. The
--- output of the program goes to the log `name`. If `on_line` is given, on_line(line) is called for
--- every line of standard output instead. M.stop stops the program by `signal` (default: "KILL"). A
--- program that must stop its own processes gets "TERM". Returns the process.
-function M.spawn(name, argv, on_line, signal)
-  local log = assert(uv.fs_open(M.dir .. "/" .. name .. ".log", "a", tonumber("600", 8)))
-  local output = on_line and uv.new_pipe(false)
-  local process = spawn(name, argv, output or log, log, signal)
-  uv.fs_close(log)
-  if on_line then
-    read_lines(process, output, on_line)
-  end
-  return process
-end
-
---- Tells whether `process` has ended and all of its output has been read. The process must have an
--- on_line function.
+--- Tells whether `process` has ended and on_line has got all of its output.
 function M.has_ended(process)
   return process.silent and not running[process]
 end
@@ -116,9 +120,9 @@ function M.wait(is_done, seconds, what)
     if not done then
       uv.run "once"
     end
-  until done or late or interrupt.came or failed
+  until done or late or interrupted or failed
   timer:close()
-  if interrupt.came then
+  if interrupted then
     error("interrupted", 0)
   elseif failed then
     error(failed .. " has failed", 0)
@@ -127,18 +131,22 @@ function M.wait(is_done, seconds, what)
   end
 end
 
---- Stops the processes in `list`, and waits for their end.
-function M.stop(list)
-  for _, process in ipairs(list) do
-    process.unwanted = true
-    if running[process] then
-      process.handle:kill(process.signal)
-    end
+--- Kills the process with this pid: one of this program, or one that it has started.
+function M.kill(pid)
+  for process in pairs(running) do
+    if process.handle:get_pid() == pid then process.unwanted = true end
   end
-  for _, process in ipairs(list) do
-    while running[process] do
-      uv.run "once"
-    end
+  uv.kill(pid, "sigkill")
+end
+
+-- Stops all processes, and waits for their end.
+local function stop_all()
+  for process in pairs(running) do
+    process.unwanted = true
+    process.handle:kill(process.signal)
+  end
+  while next(running) do
+    uv.run "once"
   end
 end
 
@@ -170,11 +178,11 @@ function M.start_etcd(port)
     "--listen-client-urls", endpoint, "--advertise-client-urls", endpoint,
     "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
     "--initial-cluster", "default=" .. peer,
-  })
+  }, {})
   local client = assert(etcdlock.connect { endpoints = endpoint, env = false, loop = "luv" })
   local answers
   coroutine.wrap(function() -- yields to luv's loop, which handles Ctrl-C meanwhile
-    repeat answers = client:ping() until answers or interrupt.came
+    repeat answers = client:ping() until answers or interrupted
     client:close()
   end)()
   M.wait(function() return answers end, 20, "etcd answers")
@@ -200,13 +208,9 @@ function M.run(play)
   M.dir = assert(uv.fs_mkdtemp(uv.os_tmpdir() .. "/flash-sale-XXXXXX"))
   local ok, result = pcall(play)
   uv.run "nowait" -- a pending Ctrl-C may be the cause of the failure
-  local left = {}
-  for process in pairs(running) do
-    left[#left + 1] = process
-  end
-  M.stop(left)
+  stop_all()
   if not ok then
-    if interrupt.came then result, failed = "interrupted", nil end
+    if interrupted then result, failed = "interrupted", nil end
     io.stderr:write("\n", result, "\n", failed and M.log(failed) or "")
   end
   remove(M.dir)

@@ -39,20 +39,6 @@ local function start(name, ...)
   ]], suite.endpoints(), name, ...)
 end
 
--- Returns how many processes have |text| in their command lines.
-local function count_processes(text)
-  local count, scan = 0, assert(uv.fs_scandir "/proc")
-  for entry in function() return uv.fs_scandir_next(scan) end do
-    local file = entry:find "^%d+$" and io.open("/proc/" .. entry .. "/cmdline", "rb")
-    if file then
-      local line = file:read "*a"
-      file:close()
-      if line and line:find(text, 1, true) then count = count + 1 end
-    end
-  end
-  return count
-end
-
 describe("the example", function()
   after_each(function()
     for _, key in ipairs(KEYS) do suite.etcd():del(key) end
@@ -206,18 +192,8 @@ describe("the example", function()
       { env = { TMPDIR = directory }, seconds = 120 })
     assert.equal("", err)
     assert.equal(0, code, out)
-    sale.assert_sold(out, 50, 30)
-    sale.assert_columns(out)
-    local first, second = out:match 'Workers (%d+) and (%d+) both read "%d+ left"'
-    assert.is_true(first and first ~= second, out)
-    assert.matches("Worker %d+, which held the lock, was killed", out)
-    local seconds = out:match "next worker got the lock (%S+) s later"
-    -- The lock is free when the lease of the killed worker ends. A part of the TTL was over before
-    -- the worker was killed.
-    assert.is_true(tonumber(seconds) >= TTL / 2, out)
-    assert.matches('\n  %- [^\n]* sell%(%)\n  %+ [^\n]* client:with_lock%("[^\n]*, sell%)\n$', out)
-    assert.is_nil(out:find "[\r\27]")
-    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+    sale.assert_sold(out, 50, 30, TTL)
+    sale.assert_nothing_left(directory)
   end)
 
   it("flash_sale with an invalid argument fails and names it", function()
@@ -277,8 +253,7 @@ describe("the example", function()
     assert.equal(1, (child:wait(seconds)))
     assert.matches("interrupted\r\n$", child.out.text)
     assert.is_nil(child.out.text:find "traceback", child.out.text)
-    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
-    assert.equal(0, count_processes(directory))
+    sale.assert_nothing_left(directory)
   end
 
   it("flash_sale prints only `interrupted` after Ctrl-C, and leaves no file or process", function()
@@ -297,12 +272,13 @@ describe("the example", function()
       dofile(arg[0])
     ]], directory)
     child:expect("^with lock .* served", 60)
-    wait.eventually(function() return count_processes(directory) > 20 end, 5, "a sale is running")
+    wait.eventually(function()
+      return sale.count_processes(directory) > 20
+    end, 5, "a sale is running")
     child:kill "sigint"
     assert.equal(1, (child:wait()))
     assert.equal("\ninterrupted\n", child:errors())
-    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
-    assert.equal(0, count_processes(directory))
+    sale.assert_nothing_left(directory)
   end)
 
   it("hello runs from the checkout, with an etcd of its own if none is running", function()
@@ -313,7 +289,6 @@ describe("the example", function()
     local out, code, err = proc.run_lua("examples/run.lua", { "hello" }, how)
     assert.same({ "", 0 }, { err, code }, out)
     assert.matches('I hold "hello" with token %d+', out)
-    assert.equal(0, count_processes(directory))
-    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+    sale.assert_nothing_left(directory)
   end)
 end)
