@@ -130,7 +130,7 @@ tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
 
 bench: deps ## compare etcdlock with other clients, in half an hour: bench/README.md
-	@sh bench/prepare.sh gnuplot go java redis python node wrk
+	@sh bench/prepare.sh gnuplot go java redis wrk
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all
 	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/run.lua

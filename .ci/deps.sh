@@ -2,7 +2,7 @@
 # Installs the packages that a purpose needs, if they are missing, on Debian 12, 13 or the next
 # release.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|redis|wrk|gnuplot|valgrind|networks LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|redis|wrk|gnuplot|valgrind|networks LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
@@ -11,7 +11,7 @@
 #   all               as dev, and run `make check-all`: adds a browser, promtool and clang
 #   deb               build the Debian packages
 #   fuzz              as run, and run `make fuzz`: adds clang
-#   go, java, python, node  run the clients of that language in `make bench`
+#   go, java          run the clients of that language in `make bench`
 #   redis             run the locks in Redis of `make bench`
 #   wrk               run the nginx row of `make bench`
 #   gnuplot           draw the charts of `make bench`
@@ -95,16 +95,12 @@ case $1 in
   fuzz) wanted="$RUN $FUZZ openssl" ;;
   go) wanted=$(command -v go >/dev/null || echo golang-go) ;;
   java) wanted=$(command -v mvn >/dev/null || echo default-jdk-headless maven) ;;
-  python) wanted=python3-etcd3 ;;
-  # If there is an npm, nothing is installed: a nodejs from another source than Debian contains npm,
-  # and conflicts with Debian's package npm.
-  node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   redis) wanted=redis-server ;;
   wrk) wanted=wrk ;;
   gnuplot) wanted=gnuplot-nox ;;
   valgrind) wanted=valgrind ;;
   networks) wanted="haproxy iproute2 strace" ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|python|node|redis|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|redis|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -6,7 +6,6 @@ local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
-local write_file = require "bench.write_file"
 
 local Crowd = {}
 Crowd.__index = Crowd
@@ -26,7 +25,6 @@ local function job_of(entrant, row, server)
   if row.processes > 1 then
     job.marks = temporary.directory(uv.fs_stat "/dev/shm" and "/dev/shm")
   end
-  job.stock = row.items and job.marks .. "/stock"
   for field, value in pairs(entrant.job or {}) do job[field] = value end
   return job
 end
@@ -46,12 +44,11 @@ end
 -- and versions with commas between them. If a process does not become ready, returns nil and the
 -- reason.
 function Crowd.start(entrant, row, server)
-  local self = setmetatable({ children = {}, row = row, server = server }, Crowd)
+  local self = setmetatable({ children = {}, server = server }, Crowd)
   local job, argv = job_of(entrant, row, server), {}
-  self.stock = job.stock
   for i, word in ipairs(entrant.argv) do argv[i] = word end
   argv[#argv + 1] = json.encode(job)
-  for i = 1, row.processes do self.children[i] = proc.talk(argv, entrant.env) end
+  for i = 1, row.processes do self.children[i] = proc.talk(argv) end
   for _, child in ipairs(self.children) do
     local versions, why = answer_of(child, "^ready ?(.*)$", START)
     if not versions then
@@ -131,18 +128,16 @@ end
 --   rate     pairs of lock and unlock per second; the time is |seconds|, or, if |seconds| is nil,
 --            the time of the slowest process
 --   least    pairs of the process with the fewest, divided by the mean over the processes
---   broken   how often two owners held the same lock at once, since the processes started, or by
---            how many items the sale is wrong
+--   broken   how often two owners held the same lock at once, since the processes started
 --   figures  see figures_of
-local function sample_of(row, answers, seconds)
-  local all, least, slowest, broken, sold = 0, math.huge, 0, 0, 0
+local function sample_of(answers, seconds)
+  local all, least, slowest, broken = 0, math.huge, 0, 0
   for _, answer in ipairs(answers) do
     local count = answer.pairs or 0
     all, least = all + count, math.min(least, count)
     slowest = math.max(slowest, answer.seconds or 0)
-    broken, sold = broken + (answer.broken or 0), sold + (answer.sold or 0)
+    broken = broken + (answer.broken or 0)
   end
-  if row.items then broken = broken + math.abs(sold - math.min(row.items, all)) end
   return {
     rate = all > 0 and all / (seconds or slowest) or 0,
     least = all > 0 and least * #answers / all or 0,
@@ -157,7 +152,6 @@ end
 -- process does not answer, returns nil and the reason.
 function Crowd:window(command, meanwhile)
   local line, answers, pids = json.encode(command), {}, pids_of(self)
-  if self.stock then write_file(self.stock, tostring(self.row.items)) end
   local count = self.server.requests or function() return 0 end
   local served, used, resident = cpu_time(self.server.pids()), cpu_time(pids), memory(pids, "VmRSS")
   local asked = count()
@@ -171,7 +165,7 @@ function Crowd:window(command, meanwhile)
   end
   -- With `holds`, the time is that from the first command to the last answer: a process measures
   -- only its own time, which is shorter because the processes start one after the other.
-  local sample = sample_of(self.row, answers, command.holds and (uv.hrtime() - from) / 1e9)
+  local sample = sample_of(answers, command.holds and (uv.hrtime() - from) / 1e9)
   local done = math.max(sample.pairs, 1)
   sample.server_us = (cpu_time(self.server.pids()) - served) / done
   sample.client_us = (cpu_time(pids) - used) / done

@@ -3,7 +3,6 @@
 --
 --   label   the name in the reports
 --   argv    the command line
---   env     environment variables; nil: none
 --   needs   the file without which the entrant cannot run; nil: it can always run
 --   server  the function of servers.lua that starts its server; nil: etcd
 --   job     further fields of its job; nil: none
@@ -30,13 +29,9 @@ local list = {
   bare = { label = "bare put + delete, etcdlock's core", argv = OURS, job = { work = "put" } },
   etcdlock_several = { label = "etcdlock, five names", argv = OURS, job = { work = "several" } },
   etcdlock_linger = { label = "etcdlock, lingering", argv = OURS, job = { linger = 10 } },
-  turns = { label = "etcdlock, turns of a second", argv = OURS, job = { handoff_time = 1 } },
-  clients = { label = "etcdlock, a client for each owner", argv = OURS, job = { clients = true } },
   kept = {
     label = "etcdlock", argv = OURS, job = { clients = true, keep = true, ttl = 5, timeout = 20 },
   },
-  impatient = { label = "etcdlock, waits of 0.1 s", argv = OURS, job = { timeout = 0.1 } },
-  fresh = { label = "etcdlock, a new name each time", argv = OURS, job = { fresh = true } },
   go = { label = "Go concurrency.Mutex", argv = GO, needs = GO[1] },
   go_bare = { label = "bare Put + Delete, Go", argv = GO, needs = GO[1], job = { work = "put" } },
   jetcd = java("jetcd Lock", "jetcd"),
@@ -45,17 +40,6 @@ local list = {
   redisson_always = java("Redisson RLock, always", "redisson", "redis_always"),
   fair = java("Redisson fair lock, everysec", "fair", "redis_everysec"),
   fair_always = java("Redisson fair lock, always", "fair", "redis_always"),
-  python = {
-    label = "python-etcd3 Lock",
-    -- Debian's Python, because only that one finds Debian's package python3-etcd3.
-    argv = { "/usr/bin/python3", "bench/peers/etcd3_lock.py" },
-    needs = "/usr/lib/python3/dist-packages/etcd3",
-  },
-  node = {
-    label = "node etcd3 Lock", argv = { "node", "bench/peers/etcd3_lock.js" },
-    env = { NODE_PATH = uv.cwd() .. "/build/bench/node/node_modules" },
-    needs = "build/bench/node/node_modules/etcd3",
-  },
   redis = { label = "Redis SET NX, everysec", argv = REDIS, server = "redis_everysec" },
   redis_always = { label = "Redis SET NX, always", argv = REDIS, server = "redis_always" },
   nginx = { label = "etcdlock", argv = NGINX, job = { lock = "etcdlock" } },

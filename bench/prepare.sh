@@ -4,8 +4,8 @@
 #
 #   prepare.sh PEER...
 #
-# PEER: go, java, python or node (clients of etcd; java: also of ZooKeeper and Redis), redis (the
-# server), wrk (load for nginx), gnuplot (charts), valgrind (`make cost`), networks (`make networks`)
+# PEER: go or java (clients of etcd; java: also of ZooKeeper and Redis), redis (the server), wrk (load
+# for nginx), gnuplot (charts), valgrind (`make cost`), networks (`make networks`)
 set -u
 
 OUT=build/bench
@@ -15,10 +15,6 @@ build() {
   case $1 in
     go) sh spec/support/go/build.sh "$OUT/go" bench/peers/go/*.go ;;
     java) sh spec/support/java/build.sh ;;
-    node)
-      [ -d "$OUT/node/node_modules/etcd3" ] || npm install --prefix "$OUT/node" --no-audit \
-        --no-fund --ignore-scripts --loglevel error etcd3@1.1.2
-      ;;
   esac
 }
 

@@ -25,7 +25,6 @@ if text then
   put("make bench", report.markdown(results))
   put("a hold", report.costs(results, { free = true, names = true, processes_2 = true },
     { etcdlock = true, go = true }))
-  put("scale", report.costs(results, { scale = true }))
   local chart = read_file "bench/out/all/beside_go.svg"
   if chart then write_file("bench/charts/beside_go.svg", chart) end
 else

@@ -212,8 +212,8 @@ function M.markdown(results)
   return table.concat(lines, "\n") .. "\n"
 end
 
---- Returns a table of what a hold costs. It has a line for each entrant in the set |wanted| (nil:
--- all) of the rows in |ids|, a set of rows and groups.
+--- Returns a table of what a hold costs. It has a line for each entrant in the set |wanted| of the
+-- rows in the set |ids|.
 function M.costs(results, ids, wanted)
   local lines = {
     row_of("work", "client", "holds/s", "requests per hold", "CPU time of etcd per hold, µs",
@@ -221,8 +221,8 @@ function M.costs(results, ids, wanted)
     row_of("---", "---", "--:", "--:", "--:", "--:", "--:"),
   }
   for _, row in ipairs(results.rows) do
-    for _, entrant in ipairs((ids[row.id] or ids[row.group]) and row.entrants or {}) do
-      if not wanted or wanted[entrant.id] then
+    for _, entrant in ipairs(ids[row.id] and row.entrants or {}) do
+      if wanted[entrant.id] then
         local cells = { row.title, entrant.label }
         for i, field in ipairs { "rate", "asked", "server_us", "client_us", "memory" } do
           cells[2 + i] = number(median(entrant, field))

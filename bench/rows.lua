@@ -1,4 +1,4 @@
--- The rows of the benchmark, in the order of the reports:
+-- The rows of the benchmark, in the order of the reports. Each has a target: a promise.
 -- row(ID, TITLE, { PROCESSES, OWNERS, NAMES }, ENTRANTS, MORE). OWNERS and NAMES are their numbers
 -- in each process.
 --
@@ -11,7 +11,6 @@
 --   seconds  length of the window of a round (2)
 --   holds    number of holds of each owner in a round, in place of a window of time
 --   hold     seconds of each hold (0)
---   items    number of items that the owners sell, one in each hold
 --   fault    the function of faults.lua that disturbs each window; etcd then has three members
 --   figures  words: FIELD is the median of a field of the answers of etcdlock, FIELD:99 its 99th
 --            percentile; FIELD<=3 has the target 3. FIGURES has the label of each field
@@ -68,28 +67,24 @@ local REDIS = "redisson redisson_always fair fair_always redis redis_always"
 local SHORT = { rounds = 15, seconds = 0.7 }
 
 row("free", "a free lock, one at a time", { 1, 1, 1 },
-  "etcdlock bare>=0.95 go>=1 go_bare jetcd curator python node " .. REDIS, SHORT)
+  "etcdlock bare>=0.95 go>=1 go_bare jetcd curator " .. REDIS, SHORT)
 row("names", "64 names at once in one process", { 1, 64, 64 },
   "etcdlock bare>=0.9 go>=2 jetcd curator " .. REDIS)
 row("owners", "100 owners of one process, one name", { 1, 100, 1 },
   "etcdlock go>=20 jetcd curator " .. REDIS)
 row("processes_2", "2 processes, one name", { 2, 1, 1 },
-  "etcdlock go>=5 jetcd curator python node " .. REDIS,
+  "etcdlock go>=5 jetcd curator " .. REDIS,
   { rounds = 15, seconds = 0.7, figures = "handoff<=3 handoff:99<=15" })
 row("processes_16", "16 processes, one name", { 16, 1, 1 },
   "etcdlock go>=2 jetcd curator redisson redis")
 row("holds", "1,000 owners in 20 processes, one hold of 50 ms each", { 20, 50, 1 },
   "etcdlock go jetcd curator redisson redisson_always fair 20/s>=0.98",
   { holds = 1, hold = 0.05, rounds = 1 })
-row("sale", "300 items, 500 requests at once on 2 services", { 2, 250, 1 },
-  "etcdlock go jetcd curator " .. REDIS, { holds = 1, items = 300, rounds = 3 })
 row("several", "five names in one call", { 1, 1, 1 }, "etcdlock_several etcdlock>=0.77", SHORT)
 row("retake", "taking a lingering lock again", { 1, 1, 1 },
   "etcdlock_linger etcdlock go 50000/s>=1", { figures = "requests<=0.001" })
 row("nginx", "one name in one nginx worker, 50 connections", { 1, 1, 1 },
   "nginx nginx_dict nginx_redis 10000/s>=1", { figures = "tail<=3" })
-row("impatient", "20 owners of one process, one name, holds of 20 ms", { 1, 20, 1 }, "impatient",
-  { hold = 0.02, figures = "failed" })
 row("command", "a command under a free lock, one at a time", { 1, 1, 1 }, "command etcdctl>=0.83")
 row("held", "10,000 locks held by one client", { 1, 1, 1 }, "held",
   { seconds = 4, figures = "core_bytes<=1024 bytes lua_bytes cpu_percent<=1 rpcs" })
@@ -107,24 +102,5 @@ row("deadlines", "calls while all members stand still", { 1, 1, 1 }, "deadlines"
   { group = "faults", fault = "stop_all", rounds = 3, seconds = 12, figures = "late:100<=250" })
 row("takeover", "10 holders are killed", { 1, 10, 10 }, "takeover",
   { group = "faults", rounds = 2, figures = "takeover takeover:100<=3" })
-
-for _, count in ipairs { 100, 1000, 10000 } do
-  row("owners_" .. count, ("%d owners of one process, one name"):format(count),
-    { 1, count, 1 }, "etcdlock", { group = "scale", holds = 10000 / count, rounds = 1 })
-end
-for _, count in ipairs { 100, 1000, 10000 } do
-  row("spread_" .. count, ("%d owners in 20 processes, one name"):format(count),
-    { 20, count / 20, 1 }, "etcdlock", { group = "scale", holds = 10000 / count, rounds = 1 })
-end
-for _, count in ipairs { 20, 100, 1000 } do
-  row("clients_" .. count, ("%d clients in 20 processes, one name, a key each"):format(count),
-    { 20, count / 20, 1 }, "clients", { group = "scale", holds = 5000 / count, rounds = 1 })
-end
-row("turns_1000", "1,000 owners in 20 processes, holds of 50 ms, handoff_time = 1", { 20, 50, 1 },
-  "turns", { group = "scale", hold = 0.05, holds = 1, rounds = 1 })
-for _, count in ipairs { 1, 64, 1000 } do
-  row("fresh_" .. count, ("%d names at a time, each used once"):format(count),
-    { 1, count, count }, "fresh", { group = "scale", seconds = 5, rounds = 1 })
-end
 
 return M

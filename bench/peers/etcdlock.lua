@@ -1,12 +1,10 @@
 -- The entrant etcdlock. Besides the fields in bench/README.md, its job has these:
---   linger        the option of the lock calls; nil: none
---   handoff_time  the option of connect; nil: the default
---   ttl           the option of connect; nil: the default
---   clients       true: each owner has its own client; nil: all owners share a client
---   keep          true: each client also holds a lock of its own all the time
---   timeout       seconds to wait for a lock, if the program goes on when it does not get it. It
---                 counts as failed unless the code is "timeout"
---   fresh         true: each pair takes a lock with a new name; nil: always the name of the owner
+--   linger   the option of the lock calls; nil: none
+--   ttl      the option of connect; nil: the default
+--   clients  true: each owner has its own client; nil: all owners share a client
+--   keep     true: each client also holds a lock of its own all the time
+--   timeout  seconds to wait for a lock, if the program goes on when it does not get it. It counts
+--            as failed unless the code is "timeout"
 
 local json = require "dkjson"
 local etcdlock = require "etcdlock"
@@ -20,7 +18,7 @@ local clients, kept, failed = {}, {}, 0
 
 local function connect()
   local client = assert(etcdlock.connect {
-    endpoints = job.endpoint, env = false, handoff_time = job.handoff_time, ttl = job.ttl,
+    endpoints = job.endpoint, env = false, ttl = job.ttl,
   })
   clients[#clients + 1] = client
   if job.keep then kept[#kept + 1] = assert(client:lock(job.prefix .. "/kept/" .. #clients)) end
@@ -32,10 +30,8 @@ local shared = connect()
 local new_pair = {}
 
 function new_pair.lock(name)
-  local client, count = job.clients and connect() or shared, 0
   return function(work)
-    count = count + 1
-    local lock = assert(client:lock(job.fresh and name .. "/" .. count or name, options))
+    local lock = assert(shared:lock(name, options))
     work()
     assert(lock:unlock())
   end

@@ -4,9 +4,7 @@
 
 local json = require "dkjson"
 local cqueues = require "cqueues"
-local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
-local write_file = require "bench.write_file"
 
 local M = {}
 
@@ -43,15 +41,6 @@ function Witness:leave(number)
   self.inside[number] = nil
 end
 
--- Takes one item from the file |stock|, which has their number. Returns how many were sold: 1, or 0
--- if there is none left.
-local function sell(stock)
-  local left = tonumber(read_file(stock)) or 0
-  if left == 0 then return 0 end
-  write_file(stock, tostring(left - 1))
-  return 1
-end
-
 -- ---- a window ---------------------------------------------------------------------
 
 local Window = {}
@@ -59,15 +48,15 @@ Window.__index = Window
 
 -- Starts a window. |command|: `seconds`, its length, or `holds`, the number of holds of each owner.
 -- Fields: `pairs`, the number of complete pairs; `last`, the time in seconds when the last one
--- ended; `sold`, the number of items; `times`, a list { from, to } of the holds; `longest`, by
--- owner, the seconds of the longest pair.
+-- ended; `times`, a list { from, to } of the holds; `longest`, by owner, the seconds of the longest
+-- pair.
 local function open_window(command)
   local from = now()
   return setmetatable({
     from = from,
     deadline = from + (command.seconds or math.huge),
     holds = command.holds or math.huge,
-    pairs = 0, last = 0, sold = 0, times = {}, longest = {},
+    pairs = 0, last = 0, times = {}, longest = {},
   }, Window)
 end
 
@@ -93,7 +82,6 @@ local function work_of(job, owner, window, witness)
     local from = job.times and now()
     witness:enter(owner.number)
     if job.hold > 0 then cqueues.sleep(job.hold) end
-    if job.stock then window.sold = window.sold + sell(job.stock) end
     witness:leave(owner.number)
     if from then table.insert(window.times, { from, now() }) end
   end
@@ -136,9 +124,7 @@ function M.serve(job, new_pair, finish)
   for line in io.lines() do
     local window = open_window(json.decode(line))
     run_all(job, owners, window, witness)
-    local answer = {
-      pairs = window.pairs, seconds = window.last, broken = witness.broken, sold = window.sold,
-    }
+    local answer = { pairs = window.pairs, seconds = window.last, broken = witness.broken }
     if finish then finish(answer, window) end
     print(json.encode(answer))
   end

@@ -17,9 +17,9 @@ import (
 )
 
 type job struct {
-	Work, Endpoint, Prefix, Marks, Stock string
-	Owners, Names                        int
-	Hold                                 float64 // seconds
+	Work, Endpoint, Prefix, Marks string
+	Owners, Names                 int
+	Hold                          float64 // seconds
 }
 
 // A pair takes a lock, calls work and releases the lock.

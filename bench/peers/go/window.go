@@ -2,8 +2,6 @@ package main
 
 import (
 	"math"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -19,11 +17,9 @@ type answer struct {
 	Pairs   int     `json:"pairs"`
 	Seconds float64 `json:"seconds"`
 	Broken  int64   `json:"broken"`
-	Sold    int     `json:"sold"`
 }
 
-// A window counts complete pairs; last is the time in seconds when the last one ended, sold the
-// number of items sold.
+// A window counts complete pairs; last is the time in seconds when the last one ended.
 type window struct {
 	from    time.Time
 	seconds float64
@@ -31,7 +27,6 @@ type window struct {
 
 	sync.Mutex
 	pairs int
-	sold  int
 	last  float64
 }
 
@@ -53,20 +48,6 @@ func (w *window) count() {
 	}
 }
 
-// sell takes one item from the file stock, which has their number, if there is one left. Only the
-// holder of the lock calls it.
-func (w *window) sell(stock string) {
-	text, err := os.ReadFile(stock)
-	check(err)
-	left, _ := strconv.Atoi(string(text))
-	if left > 0 {
-		check(os.WriteFile(stock, []byte(strconv.Itoa(left-1)), 0600))
-		w.Lock()
-		w.sold++
-		w.Unlock()
-	}
-}
-
 // runOwner does pairs until the window is over. An owner that gets the lock after that releases it
 // at once, so that the remaining waiters finish quickly.
 func (w *window) runOwner(j job, number int, do pair, witness *witness) {
@@ -77,9 +58,6 @@ func (w *window) runOwner(j job, number int, do pair, witness *witness) {
 		witness.enter(number)
 		if j.Hold > 0 {
 			time.Sleep(time.Duration(j.Hold * float64(time.Second)))
-		}
-		if j.Stock != "" {
-			w.sell(j.Stock)
 		}
 		witness.leave(number)
 	}
@@ -106,5 +84,5 @@ func runWindow(j job, pairs []pair, witness *witness, c command) answer {
 		}(i%j.Names, do)
 	}
 	owners.Wait()
-	return answer{w.pairs, w.last, witness.count(), w.sold}
+	return answer{w.pairs, w.last, witness.count()}
 }

@@ -4,8 +4,6 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.Locale;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
@@ -64,9 +62,7 @@ public final class Peer {
     final double seconds;
     final int holds;
     final double hold = job.get("hold").asDouble();
-    final String stock = job.path("stock").asText("");
     int count;
-    int sold;
     double last;
 
     Window(JsonNode command) {
@@ -78,20 +74,6 @@ public final class Peer {
       return (System.nanoTime() - from) / 1e9;
     }
 
-    // Takes one item from the file stock, which has their number, if there is one left. Only the
-    // holder of the lock calls it.
-    void sell() throws IOException {
-      Path path = Path.of(stock);
-      String text = Files.readString(path);
-      int left = text.isEmpty() ? 0 : Integer.parseInt(text);
-      if (left > 0) {
-        Files.writeString(path, "" + (left - 1));
-        synchronized (this) {
-          sold++;
-        }
-      }
-    }
-
     // An owner that gets the lock when the window is over releases it at once, so that the
     // remaining waiters finish quickly.
     void work(int number) throws Exception {
@@ -101,9 +83,6 @@ public final class Peer {
       enter(number);
       if (hold > 0) {
         Thread.sleep(Math.round(hold * 1000));
-      }
-      if (!stock.isEmpty()) {
-        sell();
       }
       leave(number);
     }
@@ -139,8 +118,8 @@ public final class Peer {
       for (Thread owner : owners) {
         owner.join();
       }
-      return String.format(Locale.ROOT, "{\"pairs\":%d,\"seconds\":%f,\"broken\":%d,\"sold\":%d}", count, last,
-          broken, sold);
+      return String.format(Locale.ROOT, "{\"pairs\":%d,\"seconds\":%f,\"broken\":%d}", count, last,
+          broken);
     }
   }
 
