@@ -683,9 +683,10 @@ return {
     name = "a waiter takes over an entry whose cancelled try is in flight, and gets its result",
     regression = 67,
     file = "src/lock/entry.c",
-    from = "(entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_AUDITING);",
-    to = [[(entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_AUDITING ||
-          (entry->sent != NULL && entry->sent->what.kind == EL_REQUEST_TRY));]],
+    from = "return entry->state == EL_ENTRY_IDLE;",
+    to = [[return entry->state == EL_ENTRY_IDLE ||
+         (!entry->is_wanted && entry->sent != NULL &&
+          entry->sent->what.kind == EL_REQUEST_TRY);]],
     simulator = true,
   },
   {

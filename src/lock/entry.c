@@ -111,13 +111,13 @@ static const size_t counted_as[] = {
     [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
 };
 
-/* Tells whether the next request of the entry is a background request. Audit reads and retries are,
- * unless a caller or another waiter of this client needs the entry. If an unlock waits for the
- * release, its first retry is a foreground request, too. The first delete always is one, because
- * other clients may wait for the key. */
-static bool is_background(const el_entry *entry) {
+/* Tells whether |what| is a background request of the entry. Audit reads and retries are, unless a
+ * caller or another waiter of this client needs the entry. If an unlock waits for the release, its
+ * first retry is a foreground request, too. The first delete always is one, because other clients
+ * may wait for the key. */
+static bool is_background(const el_entry *entry, const el_entry_request *what) {
   if (entry->is_wanted || entry->is_expedited) return false;
-  return entry->state == EL_ENTRY_AUDITING ||
+  return what->is_audit ||
          entry->failures > (entry->must_report_release ? 1 : 0);
 }
 
@@ -128,7 +128,7 @@ static void send(el_entry *entry, const el_entry_request *what) {
   bool writes = what->kind != EL_REQUEST_READ;
   assert(entry->sent == NULL);
   out->request.done = on_answer;
-  out->request.is_background = is_background(entry);
+  out->request.is_background = is_background(entry, what);
   out->request.counted_as = counted_as[what->kind];
   out->request.is_enqueue =
       what->kind == EL_REQUEST_ENQUEUE || what->kind == EL_REQUEST_TRY;
@@ -165,12 +165,13 @@ static void send_enqueue(el_entry *entry) {
   send(entry, &what);
 }
 
-/* Sends a read. For a hold only the state of our own key matters. */
+/* Sends a read. For a hold only the state of our own key matters. RELEASING, the entry reads a key
+ * that an audit has found. */
 static void send_read(el_entry *entry, bool is_serializable) {
   el_entry_request what = {.kind = EL_REQUEST_READ,
                            .is_serializable = is_serializable,
                            .is_own_only = entry->state == EL_ENTRY_HELD,
-                           .is_audit = entry->state == EL_ENTRY_AUDITING};
+                           .is_audit = entry->state == EL_ENTRY_RELEASING};
   send(entry, &what);
 }
 
@@ -409,12 +410,7 @@ void el_entry_acquire(el_entry *entry, bool try_once, el_bytes value) {
   entry->has_waited = entry->is_expedited = false;
   entry->is_wanted = true;
   entry->is_try = try_once;
-  if (entry->sent == NULL) {
-    start(entry);
-  } else { /* start after the answer to the read of AUDITING, which a caller needs now */
-    el_request_queue_expedite(entry->session->shared->requests,
-                              &entry->sent->request);
-  }
+  start(entry);
   end(entry);
 }
 
@@ -619,28 +615,21 @@ static void on_key_read(el_entry *entry, const el_entry_answer *answer,
   }
 }
 
-static void on_read_auditing(el_entry *entry, const el_entry_answer *answer,
-                             int64_t now_ms) {
-  if (entry->is_wanted) {
-    start(entry);
-  } else if (!answer->outcome.is_done && answer->outcome.is_retriable) {
-    retry_later(entry, answer, now_ms);
-  } else {
-    /* 0: the key does not exist, or the read was refused */
+/* The read was sent before the release began, or for a key that an audit has found. If it fails, the
+ * next audit finds that key again. */
+static void on_read_releasing(el_entry *entry, const el_entry_answer *answer) {
+  if (entry->rev == 0) {
     set_rev(entry, answer->own.rev);
-    entry->failures = 0;
-    release_next(entry);
+    if (!answer->outcome.is_done) entry->has_request_in_doubt = true;
   }
+  release_next(entry);
 }
 
 static void on_read_answer(el_entry *entry, const el_entry_answer *answer,
                            int64_t now_ms) {
   switch (entry->state) {
-    case EL_ENTRY_AUDITING:
-      on_read_auditing(entry, answer, now_ms);
-      return;
     case EL_ENTRY_RELEASING:
-      release_next(entry);
+      on_read_releasing(entry, answer);
       return;
     case EL_ENTRY_LOCK_DELAY:
       return;
@@ -880,10 +869,7 @@ static void on_due(el_entry *entry) {
       send_enqueue(entry);
       return;
     case EL_ENTRY_HELD:
-      if (watch_own(entry)) return;
-      /* fall through */
-    case EL_ENTRY_AUDITING:
-      send_read(entry, false);
+      if (!watch_own(entry)) send_read(entry, false);
       return;
     case EL_ENTRY_WAITING:
       send_periodic_read(entry);
@@ -914,9 +900,6 @@ static void on_timer(el_timer *timer) {
 void el_entry_release(el_entry *entry) {
   begin(entry);
   switch (entry->state) {
-    case EL_ENTRY_AUDITING:
-      entry->is_wanted = false;
-      break;
     case EL_ENTRY_TRYING:
     case EL_ENTRY_ENQUEUING:
     case EL_ENTRY_WAITING:
@@ -986,8 +969,8 @@ void el_entry_expedite(el_entry *entry) {
 /* Reads the key, to delete it. In all states but IDLE our key is expected to exist. */
 void el_entry_find_key(el_entry *entry) {
   begin(entry);
-  if (entry->state == EL_ENTRY_IDLE && entry->sent == NULL) {
-    set_state(entry, EL_ENTRY_AUDITING);
+  if (entry->state == EL_ENTRY_IDLE) {
+    set_state(entry, EL_ENTRY_RELEASING);
     send_read(entry, false);
   }
   end(entry);
@@ -1054,13 +1037,11 @@ void el_entry_pass_on_proof(el_session *session) {
 
 /* The session is closed, but leaves its lease alive for the key of a lost hold. The key of this
  * entry would block other clients for as long, and no caller wants it. So the entry deletes its
- * key. In AUDITING, the answer to the read that is in progress leads to the delete. */
+ * key. */
 static void on_left_to_expire(el_entry *entry) {
   entry->has_session_ended = true;
   entry->is_wanted = false;
-  if (entry->state != EL_ENTRY_RELEASING && entry->state != EL_ENTRY_AUDITING) {
-    start_release(entry);
-  }
+  if (entry->state != EL_ENTRY_RELEASING) start_release(entry);
 }
 
 /* Tells whether the end of the session leaves a key in etcd that no caller wants. */
@@ -1110,8 +1091,7 @@ void el_entry_end_session(el_entry *entry, el_session_end how) {
 /* ---- queries ---- */
 
 bool el_entry_can_start(const el_entry *entry) {
-  return !entry->is_wanted &&
-         (entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_AUDITING);
+  return entry->state == EL_ENTRY_IDLE;
 }
 
 bool el_entry_is_finished(const el_entry *entry) {

@@ -5,7 +5,7 @@
  * multi-lock has one key in each of its queues. If the session ends, the entry lives on until its
  * last request is answered.
  *
- *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> AUDITING
+ *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> RELEASING
  *   TRYING      lock free -> PROVING; locked -> IDLE, failed; many other keys -> ENQUEUING
  *   ENQUEUING   first in the queue -> PROVING; else -> WAITING
  *   WAITING     predecessor gone -> PROVING
@@ -16,7 +16,6 @@
  *   LOCK_DELAY  delay over -> RELEASING
  *   RELEASING   key deleted -> IDLE; key gone, perhaps by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE
- *   AUDITING    acquire, try: as IDLE, after the read; key exists -> RELEASING; else -> IDLE
  *   a wait      given up, refused, key gone -> RELEASING, or IDLE if there is no key
  *   any state   session ended -> ENDED; a release that its holder waits for is finished first
  *
@@ -26,7 +25,7 @@
  * UNAVAILABLE and DEADLINE_EXCEEDED may hide a commit, and etcd may even apply the request minutes
  * later. So the entry reports an enqueue of unknown outcome to the session as a put in doubt. From
  * then on the session audits its lease. If an audit finds a key of an idle entry, the entry reads
- * the key (AUDITING) and deletes it.
+ * the key, for its create_revision, and deletes it (RELEASING).
  *
  * An event is an answer, a change of a watched key, a timer that is due, or a function below whose
  * comment says "tells the entry". The entry reports to the local queue at most once in an event, as
@@ -61,12 +60,10 @@ typedef enum el_entry_state {
   /* the hold has expired; the key stays for the lock delay and blocks other clients, as after a
    * crash */
   EL_ENTRY_LOCK_DELAY,
-  EL_ENTRY_RELEASING, /* the key is being deleted */
+  EL_ENTRY_RELEASING, /* the key is being deleted; if an audit found it, it is read first */
   /* the key is gone; if the lease is still alive, an earlier delete of unknown outcome has deleted
    * the key */
   EL_ENTRY_CONFIRMING,
-  /* our key may exist although no caller wants it: it is being read */
-  EL_ENTRY_AUDITING,
   EL_ENTRY_ENDED /* the session has ended; a key that is left ends with the lease */
 } el_entry_state;
 
@@ -138,7 +135,7 @@ struct el_entry {
   /* a waiter of this client waits until the key of this entry is deleted */
   bool is_expedited : 1;
   bool may_be_deleted : 1; /* a delete of unknown outcome was sent */
-  /* RELEASING or AUDITING: the session has ended */
+  /* RELEASING: the session has ended */
   bool has_session_ended : 1;
   /* with |has_session_ended|: the lease had ended before its TTL was over */
   bool has_lease_ended_early : 1;
