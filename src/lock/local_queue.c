@@ -40,7 +40,6 @@ struct el_local_queues {
   el_handoff_limits limits;
   struct queue_list served, changed; /* by |is_changed| */
   el_queue_name *names;              /* finds a queue by its names */
-  int n_deferred; /* number of local queues with |is_deferred| */
   /* a function of a waiter is being called: it must not call the local queue */
   bool is_reporting;
   /* the error of waiters that join after close; code EL_OK: the client is open */
@@ -297,11 +296,6 @@ static void free_entry(el_local_entry *entry) {
   free(entry);
 }
 
-static void set_deferred(el_local_queue *queue, bool is_deferred) {
-  queue->queues->n_deferred += is_deferred - queue->is_deferred;
-  queue->is_deferred = is_deferred;
-}
-
 /* Frees |queue| and its entries. |queue| must have no waiters. */
 static void free_queue(el_local_queue *queue) {
   el_local_queues *queues = queue->queues;
@@ -315,7 +309,6 @@ static void free_queue(el_local_queue *queue) {
   while (queue->n_names > 0) {
     el_lock_names_remove(&queues->names, &queue->names[--queue->n_names]);
   }
-  set_deferred(queue, false);
   mark_changed(queue);
   TAILQ_REMOVE(&queues->changed, queue, link);
   queues->session->users--;
@@ -613,8 +606,8 @@ static void start_entry(el_local_queue *queue, el_waiter *next) {
  * otherwise the try would fail on that key. Readers do not block each other, so they do not wait
  * for a delete in their own queue. */
 static bool waits_for_delete(el_local_queue *queue, const el_waiter *next) {
-  return is_try(next) &&
-         (queue->is_deferred || (!is_shared(queue) && is_deleting(queue)));
+  return is_try(next) && ((!is_shared(queue) && is_deleting(queue)) ||
+                          visit_conflicting(queue, is_deleting));
 }
 
 /* An event of the local queue in entry.h. */
@@ -641,14 +634,12 @@ static bool serve_next(el_local_queue *queue) {
       (share_hold(queue, next) || share_wait(queue, next))) {
     return true;
   }
-  set_deferred(queue, is_try(next) && visit_conflicting(queue, is_deleting));
   if (waits_for_delete(queue, next) || !may_start(queue)) return false;
   start_entry(queue, next);
   return true;
 }
 
 static void serve_waiters(el_local_queue *queue) {
-  set_deferred(queue, false);
   if (!has_lease(queue)) return;
   while (!TAILQ_EMPTY(&queue->waiting) && serve_next(queue)) {
   }
@@ -906,21 +897,18 @@ static void on_linger_end(el_entry *entry) {
 
 /* ---- reports of an entry ---- */
 
-/* Marks the queues with a deferred try as changed, so that the try is started. */
-static void retry_deferred(el_local_queues *queues) {
-  el_local_queue *queue = TAILQ_FIRST(&queues->served), *next;
-  if (queues->n_deferred == 0) return;
-  for (; queue != NULL; queue = next) {
-    next = TAILQ_NEXT(queue, link);
-    if (queue->is_deferred) mark_changed(queue);
-  }
+/* Has the waiters of |other| served again: the first one may be a try that has waited until this
+ * client deleted a key. */
+static bool serve_again(el_local_queue *other) {
+  if (!TAILQ_EMPTY(&other->waiting)) mark_changed(other);
+  return false;
 }
 
 static void stepped(el_entry *entry) {
   el_local_entry *local = local_of(entry);
-  retry_deferred(local->queue->queues);
   if (!is_orphan(local)) {
     mark_changed(local->queue);
+    if (is_free(local)) visit_conflicting(local->queue, serve_again);
   } else if (el_entry_is_finished(entry)) {
     free_entry(local);
   }

@@ -52,9 +52,6 @@ struct el_local_queue {
   uint8_t mode;     /* el_mode */
   uint8_t n_names;
   bool is_changed : 1; /* el_local_queues_serve must visit it */
-  /* its first waiter, a try or a share-only wait, waits until a conflicting key of this client is
-   * deleted */
-  bool is_deferred : 1;
   /* etcd may still apply a request of an entry that was freed */
   bool has_unknown_outcome : 1;
   bool has_own_slot : 1; /* no other multi-lock of this client has its slot */
