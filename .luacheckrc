@@ -18,7 +18,7 @@ files["spec/**/*_spec.lua"] = {
     "client_options", "clients", "cluster", "command", "connect", "documents",
     "election_stories", "error_rows", "etcd", "etcdlock", "exposition", "go_programs", "http",
     "json", "kind_stories", "leaks", "locales", "loops", "loss_stories", "make", "matrix",
-    "port", "prefix", "proc", "protobuf", "read_file", "remote", "rounds", "sale",
+    "port", "prefix", "proc", "protobuf", "read_file", "releases", "remote", "rounds", "sale",
     "scripted_client", "secured", "server", "session", "stories", "suite", "tasks", "temporary",
     "thread_stories", "tls", "uv", "variables", "wait", "wakings",
     "clear_etcd", "core", "cqueues", "nginx", "with_nginx", "write_file",

@@ -69,7 +69,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short asan-short nginx-module sim model fuzz mutants known-mutants fresh bench-quick cost bench-report networks fleets \
+  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh bench-quick cost bench-report networks fleets \
   stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -141,6 +141,9 @@ test-etcd: deps ## all specs with the installed etcd, 3.5, 3.6, 3.7, next; `make
 
 test-etcd-short: deps ## a core of the specs with etcd 3.7, 3 members, certificates and passwords
 	@MAKE='$(MAKE)' $(RUN_TEST_ETCD) short
+
+compatibility: deps ## clients of each released version beside this one, in 5 minutes; prints their holds
+	@RELEASES=all $(MAKE) --no-print-directory TESTING=1 V=1 SPEC=spec/compatibility suite
 
 # Each run writes the seeds again. Inputs that a target has found stay in build/fuzz/corpus, and the
 # next run begins with them too.

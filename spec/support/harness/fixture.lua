@@ -56,6 +56,7 @@ local MODULES = {
   loss_stories = "spec.support.programs.loss_stories",
   make = "spec.support.programs.make",
   proc = "spec.support.programs.proc",
+  releases = "spec.support.programs.releases",
   remote = "spec.support.programs.remote",
   sale = "spec.support.programs.sale",
   session = "spec.support.programs.session",

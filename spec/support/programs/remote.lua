@@ -26,10 +26,14 @@ local CHILD = [[
   end
 ]]
 
--- Starts one child for each entry of |options|, the options of its connect. Returns the children.
-function M.start_all(options)
+-- Starts one child for each entry of |options|, the options of its connect. |envs|: by child, its
+-- environment for proc (nil: that of the suite). Returns the children.
+function M.start_all(options, envs)
   local children = {}
-  for i, opts in ipairs(options) do children[i] = proc.lua(CHILD, json.encode(opts)) end
+  for i, opts in ipairs(options) do
+    children[i] = proc.talk_lua("spec/support/programs/child.lua", { CHILD, json.encode(opts) },
+      envs and envs[i])
+  end
   for _, child in ipairs(children) do child:expect("^ready", 20) end
   return children
 end

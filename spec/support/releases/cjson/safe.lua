@@ -1,0 +1,18 @@
+-- In place of lua-cjson, for etcdlock 0.2.0, which needs these two functions of it.
+
+local dkjson = require "dkjson"
+
+local M = {}
+
+M.encode = dkjson.encode
+
+function M.decode(text)
+  local value, _, message = dkjson.decode(text)
+  return value, message
+end
+
+function M.new()
+  return M
+end
+
+return M
