@@ -69,7 +69,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh bench-quick cost bench-report networks fleets \
+  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh bench-quick memory cost bench-report networks fleets \
   stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -183,6 +183,10 @@ bench-quick: deps ## a minute of `make bench`, to see that it works
 	@sh bench/prepare.sh gnuplot go
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) $(QUICK) $(LUA) bench/run.lua
+
+memory: deps ## measure the memory of a held lock, for doc/performance.md
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) bench/memory.lua
 
 cost: deps ## count the instructions of a lock + unlock: CHECK=check or keep, see bench/README.md
 	@sh bench/prepare.sh valgrind

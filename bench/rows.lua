@@ -18,14 +18,12 @@
 local M = { list = {} }
 
 M.FIGURES = {
-  bytes = "bytes of the process's memory for each lock",
   core_bytes = "bytes of the core's structs for each lock",
   cpu_percent = "% of a core while idle",
   failed = "calls of `lock` in a window that fail with another code than `timeout`",
   handoff = "ms from `unlock` in one process to the return of `lock` in the other",
   late = "ms after its limit at which a call returns",
   lost = "locks lost that were held all the time, TTL 5 s",
-  lua_bytes = "bytes on Lua's heap for each lock",
   requests = "requests about locks for each hold",
   rpcs = "requests to etcd per second while idle",
   stall = "s: longest wait of each client for a free lock in a window",
@@ -87,7 +85,7 @@ row("nginx", "one name in one nginx worker, 50 connections", { 1, 1, 1 },
   "nginx nginx_dict nginx_redis 10000/s>=1", { figures = "tail<=3" })
 row("command", "a command under a free lock, one at a time", { 1, 1, 1 }, "command etcdctl>=0.83")
 row("held", "10,000 locks held by one client", { 1, 1, 1 }, "held",
-  { seconds = 4, figures = "core_bytes<=1024 bytes lua_bytes cpu_percent<=1 rpcs" })
+  { seconds = 4, figures = "core_bytes<=1024 cpu_percent<=1 rpcs" })
 
 row("leader_killed", "8 clients while the leader is killed", { 1, 8, 8 }, "kept",
   { group = "faults", fault = "kill", rounds = 10, seconds = 7,

@@ -1,5 +1,5 @@
--- A program for the row `held`. One client holds 10,000 locks. It measures the memory for each
--- lock, and the CPU time and the requests of the client while no call is made.
+-- A program for the row `held`. One client holds 10,000 locks. It measures the CPU time and the
+-- requests of the client while no call is made. (bench/memory.lua measures the memory.)
 
 local json = require "dkjson"
 local core = require "etcdlock.core"
@@ -13,12 +13,6 @@ local HELD, ABREAST = 10000, 100 -- number of locks, and of coroutines that take
 local client = assert(etcdlock.connect {
   endpoints = json.decode(arg[1]).endpoint, env = false,
 })
-
--- Returns the resident memory of this process in bytes, and how many bytes are on Lua's heap.
-local function memory()
-  collectgarbage()
-  return uv.resident_set_memory(), collectgarbage "count" * 1024
-end
 
 local function take_all()
   local loop, held = cqueues.new(), {}
@@ -55,20 +49,14 @@ local function assert_held(list)
   end
 end
 
--- The first lock creates the session, so that its memory is not counted for the 10,000 locks.
-assert(assert(client:lock "first"):unlock())
-local bytes_before, lua_bytes_before = memory()
 local held = take_all()
 wait.eventually(function() return client:stats().watches >= HELD end, 20, "all are watched")
-local bytes, lua_bytes = memory()
 io.stdout:setvbuf "line"
 print "ready"
 for line in io.lines() do
   local sample = window(json.decode(line).seconds)
   assert_held(held)
   sample.core_bytes = core.HOLD_SIZE
-  sample.bytes = (bytes - bytes_before) / HELD
-  sample.lua_bytes = (lua_bytes - lua_bytes_before) / HELD
   print(json.encode(sample))
 end
 client:close()
