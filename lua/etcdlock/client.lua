@@ -451,8 +451,8 @@ end
 -- the lock, with `lock:get`. While etcd is away, the call fails after 5 s, with the option
 -- `fail_fast` at once.
 -- @tparam string key key in etcd; the client's prefix is not added
--- @tparam[opt=false] any default what `get` returns if the key does not exist
--- @treturn string|any value, or `default` (false unless given) if the key does not exist
+-- @tparam[opt=false] any default as of `lock:get`
+-- @treturn string|any value, or `default`
 -- @fail a request error
 function Client:get(key, default)
   check.string("client:get", "key", key)
@@ -501,9 +501,8 @@ end
 -- `close` returns at once, and the client closes in the background. If a program drops a client
 -- without `close`, the client closes in the background when Lua collects it.
 --
--- If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease, and the
--- lease expires in etcd. If a member does not answer, the I/O thread and one socket
--- remain until the attempt to connect ends: for at most 10 s.
+-- If a member does not answer, the I/O thread and one socket remain until the attempt to connect
+-- ends: for at most 10 s.
 -- @treturn true
 -- @fail never
 function Client:close()

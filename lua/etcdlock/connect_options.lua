@@ -83,11 +83,9 @@ end
 --   `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any
 --   option of TLS is given
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
---   deletes its keys after that time. It should be at least four times what an answer of
---   etcd takes: otherwise a lost packet may end a hold. If it is less than about twice that, no
---   hold can be proven, and lock calls fail with `unavailable` and a message that gives both times
--- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which locks stay taken after the TTL if
---   their holder crashes. After an `unlock` a lock is free at once
+--   deletes its keys after that time. It should be at least four times what an answer of etcd
+--   takes ([slow etcd](production.md#how-slow-etcd-may-be))
+-- @tfield[opt=0] seconds lock_delay [lock delay](#lock-delay) of all locks of the client, 0 to 300
 -- @tfield[opt="no limit; in nginx 5"] seconds timeout default of the option `timeout` of a lock
 --   call; `math.huge`: no limit
 -- @tfield[opt=none] string prefix text in front of every lock name. Messages, the log and metrics

@@ -185,8 +185,8 @@ end
 -- key, this hold cannot write that key until a read of it succeeds (`unread`).
 -- @function lock:get
 -- @tparam string key key in etcd; the client's prefix is not added
--- @tparam[opt=false] any default what `get` returns if the key does not exist
--- @treturn string|any value, or `default` (false unless given) if the key does not exist
+-- @tparam[opt=false] any default what the call returns for a [missing key](#missing-keys)
+-- @treturn string|any value, or `default`
 -- @fail lost, not_held, or a request error
 function M:get(key, default)
   check.string("lock:get", "key", key)
