@@ -20,7 +20,10 @@ local write_file = require "bench.write_file"
 
 local M = {}
 
-M.FILES = { "README.md", "src/README.md", "examples/README.md", "bench/README.md" }
+M.FILES = {
+  "README.md", "CHANGELOG.md", "SECURITY.md", "src/README.md", "examples/README.md",
+  "bench/README.md",
+}
 for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
   if name:find "%.md$" then M.FILES[#M.FILES + 1] = "doc/" .. name end
 end
