@@ -615,8 +615,8 @@ static void on_key_read(el_entry *entry, const el_entry_answer *answer,
   }
 }
 
-/* The read was sent before the release began, or for a key that an audit has found. If it fails, the
- * next audit finds that key again. */
+/* The read was sent before the release began, or for a key that an audit has found. If it fails,
+ * the next audit finds that key again. */
 static void on_read_releasing(el_entry *entry, const el_entry_answer *answer) {
   if (entry->rev == 0) {
     set_rev(entry, answer->own.rev);
