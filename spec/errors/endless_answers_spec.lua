@@ -206,12 +206,15 @@ it("a client leaves a member whose watches have no end", function()
   assert.is_true(clients.granted(waiter):unlock())
 end)
 
-it("a client of one member whose answers have no end tells why, and closes at once", function()
+-- Near its limit gRPC may also stop to read, so the call ends by its time limit.
+it("a client of one member whose answers have no end reports it, and closes at once", function()
   local endpoint, await = start_proxy("Txn", "always")
   local client, told = connect_told { endpoints = endpoint }
   assert(client:lock_async "a")
-  local cause = ("etcd %s: %s"):format(endpoint:match "//(.*)", CAUSE)
-  await(function() return told("retry", cause) end)
+  local member = "etcd " .. endpoint:match "//(.*)"
+  await(function()
+    return told("retry", member .. ": " .. CAUSE) or told("retry", member .. ": no answer")
+  end)
   local from = wait.now()
   client:close()
   assert.is_true(wait.now() - from < 0.5 + wait.SLACK)
