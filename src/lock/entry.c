@@ -1023,7 +1023,7 @@ void el_entry_pass_on_proof(el_session *session) {
   el_entry *entry, *next;
   if (TAILQ_EMPTY(&session->proving)) return;
   is_proven = el_session_is_proven(session, now_ms);
-  renewed_ms = el_session_resetal_sent_ms(session);
+  renewed_ms = el_session_renewal_sent_ms(session);
   for (entry = TAILQ_FIRST(&session->proving); entry != NULL; entry = next) {
     next = TAILQ_NEXT(entry, proving_link);
     if (entry->state == EL_ENTRY_PROVING) {

@@ -909,7 +909,7 @@ int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
   return is_fresh ? lease->proof.seen.rev : 0;
 }
 
-int64_t el_session_resetal_sent_ms(const el_session *session) {
+int64_t el_session_renewal_sent_ms(const el_session *session) {
   return last_renewal(session)->sent_ms;
 }
 

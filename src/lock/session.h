@@ -300,9 +300,9 @@ bool el_session_is_proven(const el_session *session, int64_t now_ms);
  * the grant takes a linearizable read. @thread io */
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 
-/* el_session_resetal_sent_ms returns when the latest keepalive that etcd has answered was sent
+/* el_session_renewal_sent_ms returns when the latest keepalive that etcd has answered was sent
  * (el_now_ms). The grant counts as the first keepalive. @thread io */
-int64_t el_session_resetal_sent_ms(const el_session *session);
+int64_t el_session_renewal_sent_ms(const el_session *session);
 
 /* el_session_last_error returns why there is no usable lease. It is the error of the last grant,
  * keepalive or lease check. If that succeeded, but leases keep ending before a hold is proven, it
