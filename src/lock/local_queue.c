@@ -524,10 +524,15 @@ static const el_handoff_limits *limits_of(const el_local_queue *queue) {
   return is_shared(queue) && limits->holds < 2 ? &defaults : limits;
 }
 
-static bool may_hand_off(const el_local_entry *entry) {
+/* Tells whether the key of |entry| can serve one more hold, or linger. */
+static bool can_keep_key(const el_local_entry *entry) {
+  return entry->entry.state == EL_ENTRY_HELD && is_proven(entry->queue);
+}
+
+/* Tells whether the handoff budget of |entry| allows one more hold. */
+static bool has_budget(const el_local_entry *entry) {
   const el_handoff_limits *limits = limits_of(entry->queue);
-  return entry->entry.state == EL_ENTRY_HELD && is_proven(entry->queue) &&
-         entry->holds < limits->holds &&
+  return entry->holds < limits->holds &&
          el_now_ms() < entry->granted_ms + limits->ms;
 }
 
@@ -560,8 +565,8 @@ static void take_lingering(el_local_entry *entry) {
 static bool share_hold(el_local_queue *queue, el_waiter *next) {
   el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
-    if (has_waiters(entry) && entry->entry.state == EL_ENTRY_HELD &&
-        is_proven(queue) && (next->is_share_only || may_hand_off(entry))) {
+    if (has_waiters(entry) && can_keep_key(entry) &&
+        (next->is_share_only || has_budget(entry))) {
       hand_off(entry, next, 0);
       return true;
     }
@@ -649,7 +654,8 @@ static void serve_waiters(el_local_queue *queue) {
 
 static bool try_hand_off(el_local_entry *entry, int64_t mod_rev) {
   el_waiter *next = TAILQ_FIRST(&entry->queue->waiting);
-  if (next == NULL || has_enqueued(entry->queue) || !may_hand_off(entry)) {
+  if (next == NULL || has_enqueued(entry->queue) || !can_keep_key(entry) ||
+      !has_budget(entry)) {
     return false;
   }
   hand_off(entry, next, mod_rev);
@@ -658,10 +664,9 @@ static bool try_hand_off(el_local_entry *entry, int64_t mod_rev) {
 
 static bool try_linger(el_local_entry *entry, int32_t linger_ms,
                        int64_t mod_rev) {
-  const el_local_queue *queue = entry->queue;
-  if (linger_ms == 0 || !TAILQ_EMPTY(&queue->waiting) || has_enqueued(queue) ||
-      entry->is_contended || entry->entry.state != EL_ENTRY_HELD ||
-      !is_proven(queue) || visit_conflicting(queue, is_waited_for)) {
+  el_local_queue *queue = entry->queue;
+  if (linger_ms == 0 || is_waited_for(queue) || entry->is_contended ||
+      !can_keep_key(entry) || visit_conflicting(queue, is_waited_for)) {
     return false;
   }
   entry->is_lingering = true;
@@ -799,11 +804,6 @@ static bool contend(el_local_queue *other) {
   return false;
 }
 
-static el_local_queue *find_queue(const el_local_queues *queues, el_bytes name,
-                                  const el_queue_key *where) {
-  return el_lock_names_find(queues->names, name, where);
-}
-
 /* Returns the local queue that |waiter| joins. Each multi-lock has a queue and a slot of its
  * own. */
 static el_local_queue *queue_for(el_local_queues *queues,
@@ -814,7 +814,7 @@ static el_local_queue *queue_for(el_local_queues *queues,
   if (is_multi) {
     where.slot = take_slot(&queues->slots);
   } else {
-    queue = find_queue(queues, waiter->name, &where);
+    queue = el_lock_names_find(queues->names, waiter->name, &where);
   }
   if (queue == NULL) queue = add_queue(queues, waiter->name, &where);
   queue->has_own_slot = is_multi;
@@ -1164,7 +1164,7 @@ void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
   el_local_queue *queue;
   el_local_entry *entry;
   if (name.len == 0) return;
-  queue = find_queue(queues, name, &where);
+  queue = el_lock_names_find(queues->names, name, &where);
   if (cannot_have_key(queues, queue, &where)) return;
   if (queue == NULL) queue = add_queue(queues, name, &where);
   entry = TAILQ_FIRST(&queue->entries);
