@@ -30,7 +30,7 @@ local list = {
   etcdlock_several = { label = "etcdlock, five names", argv = OURS, job = { work = "several" } },
   etcdlock_linger = { label = "etcdlock, lingering", argv = OURS, job = { linger = 10 } },
   kept = {
-    label = "etcdlock", argv = OURS, job = { clients = true, keep = true, ttl = 5, timeout = 20 },
+    label = "etcdlock", argv = OURS, job = { keep = true, ttl = 5, timeout = 20 },
   },
   go = { label = "Go concurrency.Mutex", argv = GO, needs = GO[1] },
   go_bare = { label = "bare Put + Delete, Go", argv = GO, needs = GO[1], job = { work = "put" } },

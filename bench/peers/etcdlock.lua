@@ -1,10 +1,10 @@
 -- The entrant etcdlock. Besides the fields in bench/README.md, its job has these:
 --   linger   the option of the lock calls; nil: none
 --   ttl      the option of connect; nil: the default
---   clients  true: each owner has its own client; nil: all owners share a client
 --   keep     true: each client also holds a lock of its own all the time
---   timeout  seconds to wait for a lock, if the program goes on when it does not get it. It counts
---            as failed unless the code is "timeout"
+--   timeout  seconds to wait for a lock, if each owner has its own client, and goes on when it does
+--            not get the lock, which counts as failed unless the code is "timeout"; nil: all owners
+--            share a client
 
 local json = require "dkjson"
 local etcdlock = require "etcdlock"
@@ -37,9 +37,9 @@ function new_pair.lock(name)
   end
 end
 
--- As lock, but with a timeout, and an unlock whose result may be unknown.
+-- As lock, but with a client of its own, a timeout, and an unlock whose result may be unknown.
 local function timed_pair(name)
-  local client = job.clients and connect() or shared
+  local client = connect()
   return function(work)
     local lock, message, code = client:lock(name, { timeout = job.timeout })
     if not lock then
