@@ -28,6 +28,23 @@ describe("a client", function()
     assert.is_true(silent:forward() > 0, "nobody has asked it")
   end)
 
+  -- Regression 303. The time for an answer doubled while members were left that had not been tried:
+  -- behind three members that hang, the first lock took 7.2 s, and behind four 16.8 s.
+  it("gets a lock within 6 s if its first three endpoints hang", function()
+    local hung = {}
+    finally(function() for _, proxy in ipairs(hung) do proxy:stop() end end)
+    for i = 1, 3 do
+      hung[i] = Swallow.start(etcd:endpoint(1))
+      hung[i]:swallow()
+    end
+    local client = connect {
+      endpoints = { hung[1]:endpoint(), hung[2]:endpoint(), hung[3]:endpoint(), etcd:endpoint(2) },
+    }
+    local lock, message = client:lock("a", { timeout = 6 })
+    assert.is_truthy(lock, message)
+    assert.is_true(lock:unlock())
+  end)
+
   it("gets a lock within 5 s and keeps its hold if its member falls silent", function()
     local client = connect { ttl = 2 * TIMEOUT }
     local lock = assert(client:lock "held")
@@ -70,6 +87,25 @@ describe("a client", function()
       wait.sleep(0.05)
     end
     assert.is_true(lock:unlock())
+  end)
+
+  -- Regression 304. The time that the process stood still counted as the time of an answer. So a
+  -- member that hung was left only after that time.
+  it("that stood still for 6 s leaves a silent member within 4 s", function()
+    local child = remote.start { endpoints = { silent:endpoint(), etcd:endpoint(2) }, ttl = 60 }
+    finally(function() child:destroy() end)
+    remote.ask(child, "return client:ping()")
+    silent:slow(0.3)
+    remote.send(child, "return client:ping()")
+    wait.sleep(0.1)
+    child:kill "sigstop"
+    wait.sleep(6)
+    child:kill "sigcont"
+    assert.is_truthy(tonumber(remote.answer_of(child, 5)[1]))
+    silent:swallow()
+    local results = remote.ask(child, "return client:lock('a', { timeout = 4 })", 10)
+    assert.matches("lock \"a\"", results[1], 1, true)
+    silent:slow(0)
   end)
 
   -- The load lasts longer than a member may be silent, and a request is in flight all the time.

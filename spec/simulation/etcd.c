@@ -273,7 +273,8 @@ static int64_t own_us(const task *it) {
     case ROUTE_LOCAL:
       return draw_us(it->cluster, 0, options->read_min_us);
     default:
-      return disk_us(it->cluster, false) +
+      return (it->route == ROUTE_LEADER ? options->keepalive_us : 0) +
+             disk_us(it->cluster, false) +
              draw_us(it->cluster, options->read_min_us, options->read_max_us);
   }
 }

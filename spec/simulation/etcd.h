@@ -37,8 +37,9 @@ typedef struct etcd_options {
   int denied;      /* definite failure, for good */
   int no_space;    /* failure of a write by the quota */
   int omits_leases; /* an answer without leases (keys_only, as etcd 3.7; 1 in 10: any) */
-  int omits_more; /* an answer without |more| and |count| */
-  int keep_break; /* a keepalive stream ends */
+  int omits_more;       /* an answer without |more| and |count| */
+  int keep_break;       /* a keepalive stream ends */
+  int64_t keepalive_us; /* how long a keepalive takes */
   int fast_keep; /* a renewal is confirmed after the lease has ended (etcd 3.7) */
   int stale_read; /* a serializable read of an older state */
   int watch_late; /* a watch event is up to 3 s late */

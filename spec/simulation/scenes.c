@@ -22,7 +22,9 @@ enum {
   SEEDS = 5,
   MANY_SEEDS = 40,
   STILL_US = 4000 * WORLD_MS,
-  LONG_STILL_US = 20000 * WORLD_MS
+  LONG_STILL_US = 20000 * WORLD_MS,
+  LATE_US = 800 * WORLD_MS,
+  HUNG_MAX = 3
 };
 
 typedef enum incident {
@@ -33,11 +35,13 @@ typedef enum incident {
   INCIDENT_STILL,  /* after one TTL the leader stands still for STILL_US */
   INCIDENT_SPLIT,  /* within the second TTL a leader is lost, and votes split */
   /* the leader stands still during the second TTL; the election then takes 2 s to 3 s */
-  INCIDENT_SLOW_ELECTION
+  INCIDENT_SLOW_ELECTION,
+  INCIDENT_LATE_KEEPALIVES /* after one TTL each keepalive takes LATE_US */
 } incident;
 
 typedef struct scene {
   int n_members;
+  int n_hung;       /* other addresses, named first, which hang */
   bool is_balanced; /* one address stands for all members */
   int rtt_ms, lost; /* |lost|: per mille of packets */
   int disk_ms;      /* how long a save takes */
@@ -56,6 +60,8 @@ typedef struct outcome {
 static struct {
   scene scene;
   etcd *cluster;
+  etcd *hung; /* the cluster behind the addresses that hang; NULL: none */
+  etcd_options options;
   process process;
   outcome *outcome;
   bool is_over;
@@ -63,6 +69,8 @@ static struct {
 
 static const char *const names[ETCD_MEMBERS_MAX] = {
     "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"};
+static const char *const hung_names[HUNG_MAX] = {
+    "10.0.1.1:2379", "10.0.1.2:2379", "10.0.1.3:2379"};
 
 static int ttl_ms(const scene *of) {
   return of->ttl_ms != 0 ? of->ttl_ms : TTL_MS;
@@ -102,16 +110,17 @@ static void hold(el_lock *lock, int64_t end_us) {
 }
 
 static void run_client(void *arg) {
-  const char *endpoints[ETCD_MEMBERS_MAX];
+  const char *endpoints[HUNG_MAX + ETCD_MEMBERS_MAX];
   el_connect_options options = {.endpoints = endpoints};
   el_error err;
   el_client *client;
   int64_t end_us = 0;
   (void)arg;
-  options.n_endpoints =
-      stage.scene.is_balanced ? 1 : (size_t)stage.scene.n_members;
-  for (size_t i = 0; i < options.n_endpoints; i++)
-    endpoints[i] = names[i];
+  for (int i = 0; i < stage.scene.n_hung; i++)
+    endpoints[options.n_endpoints++] = hung_names[i];
+  for (int i = 0; i < (stage.scene.is_balanced ? 1 : stage.scene.n_members);
+       i++)
+    endpoints[options.n_endpoints++] = names[i];
   options.plain.ttl_ms = ttl_ms(&stage.scene);
   options.plain.handoff = (el_handoff_limits){.holds = 32, .ms = 50};
   client = el_client_new(&options, &err);
@@ -170,8 +179,23 @@ static void make_incident(void *arg) {
       etcd_elect(stage.cluster, world_random(2000, 3000) * WORLD_MS);
       etcd_cut_off(stage.cluster, leader, world_now_us() + LONG_STILL_US);
       return;
+    case INCIDENT_LATE_KEEPALIVES:
+      stage.options.keepalive_us = LATE_US;
+      etcd_set_options(stage.cluster, &stage.options);
+      return;
     case INCIDENT_NONE:
       return;
+  }
+}
+
+/* Adds addresses of members that never run. */
+static void add_hung(const scene *of) {
+  etcd_options options = {.n_members = ETCD_MEMBERS_MAX, .cluster_id = 2};
+  if (of->n_hung == 0) return;
+  stage.hung = etcd_new(&options, on_change);
+  for (int i = 0; i < of->n_hung; i++) {
+    network_add(hung_names[i], stage.hung, i);
+    network_pause(stage.hung, i, INT64_MAX / 4);
   }
 }
 
@@ -184,7 +208,9 @@ static void build(const scene *of) {
                           .read_min_us = 500};
   options.write_max_us = options.write_min_us + options.write_min_us / 4;
   options.read_max_us = options.read_min_us * 2;
+  stage.options = options;
   stage.cluster = etcd_new(&options, on_change);
+  add_hung(of);
   for (int i = 0; i < (of->is_balanced ? 1 : of->n_members); i++) {
     address *at = network_add(names[i], stage.cluster, i);
     path *way = &at->paths[0];
@@ -214,6 +240,7 @@ static outcome run(const scene *of, uint64_t seed) {
   } while (fibers_alive() > 0 && world_next());
   network_reset();
   etcd_free(stage.cluster);
+  if (stage.hung != NULL) etcd_free(stage.hung);
   world_end();
   return result;
 }
@@ -224,7 +251,8 @@ static const char *const incidents[] = {"",
                                         "a leader is lost",
                                         "the leader stands still",
                                         "votes are split",
-                                        "a slow election"};
+                                        "a slow election",
+                                        "keepalives are late"};
 
 static void print_busy_row(const scene *of) {
   int64_t sum_us = 0, worst_us = 0;
@@ -245,6 +273,12 @@ static const char *describe_ttl(const scene *of) {
   return of->ttl_ms != 0 ? text : "";
 }
 
+static const char *describe_hung(const scene *of) {
+  static char text[32];
+  snprintf(text, sizeof text, "%d more hang  ", of->n_hung);
+  return of->n_hung != 0 ? text : "";
+}
+
 static void print_row(const scene *of) {
   bool is_random = of->lost > 0 || of->incident >= INCIDENT_SPLIT;
   uint64_t n_seeds = is_random ? MANY_SEEDS : SEEDS;
@@ -259,10 +293,10 @@ static void print_row(const scene *of) {
     sum.n_lost += one.n_lost;
     if (one.first_us > worst_us) worst_us = one.first_us;
   }
-  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %s%-24s  ",
+  printf("%d%s  rtt %4d ms  loss %.1f %%  disk %3d ms%s  %s%s%-24s  ",
          of->n_members, of->is_balanced ? " behind one address" : "",
          of->rtt_ms, of->lost / 10.0, of->disk_ms,
-         of->is_disk_busy ? ", busy" : "", describe_ttl(of),
+         of->is_disk_busy ? ", busy" : "", describe_ttl(of), describe_hung(of),
          incidents[of->incident]);
   if (n_granted == 0) {
     printf("no lock\n");
@@ -329,6 +363,19 @@ static void for_each_scene(void (*show)(const scene *of, void *arg),
       show(&(scene){.n_members = 1, .rtt_ms = rtt_ms, .ttl_ms = times * rtt_ms},
            arg);
     }
+  }
+  for (int n = 1; n <= 3; n += 2) {
+    show(&(scene){.n_members = n, .incident = INCIDENT_LATE_KEEPALIVES}, arg);
+  }
+  for (int n = 1; n <= HUNG_MAX; n++) {
+    show(&(scene){.n_members = 3, .n_hung = n}, arg);
+  }
+  for (int times = 5; times <= 8; times++) {
+    show(&(scene){.n_members = 3,
+                  .rtt_ms = 700,
+                  .incident = INCIDENT_MEMBER,
+                  .ttl_ms = times * 700},
+         arg);
   }
 }
 

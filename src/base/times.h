@@ -1,7 +1,8 @@
 /* times: every time and factor of the core, with its reason.
  *
- * Milliseconds unless the name tells another unit. A name that ends with _ANSWERS is a number of
- * times that an answer may take (net/patience.h), and one with _DIVISOR a part of the lock's TTL.
+ * Milliseconds unless the name tells another unit. A name that ends with _ANSWERS is a multiple of
+ * the time for an answer (net/patience.h), and one with _DIVISOR a part: of the TTL, unless the
+ * comment names another time.
  * "row" is a row of `make networks` or of `build/simulation/simulation scenes` that gets worse
  * without the value. spec/documentation/times_spec.lua compares the documents with this file. */
 #ifndef ETCDLOCK_BASE_TIMES_H
@@ -23,6 +24,9 @@ enum {
   /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
    * 7 s (ReqTimeout in server/config) */
   EL_ANSWER_DOUBLINGS = 4,
+  /* What one answer that took longer counts as. A process that stood still for 20 s would otherwise
+   * wait as long for a member that hangs. */
+  EL_SAMPLE_MOST_ANSWERS = 2,
   /* One attempt of a call may take this many answers. A call to a member that answers others is
    * only slow. A member that answers none is given up after one. */
   EL_ATTEMPT_ANSWERS = 5,
@@ -71,7 +75,7 @@ enum {
 
 enum {
   /* A keepalive is sent every TTL/3, as by etcd's clients. If less than EL_ELECTION_MS and the time
-   * for an answer would be left of the TTL by then, it is sent earlier, but not before TTL/5.
+   * for an answer would be left of the hold by then, it is sent earlier, but not before TTL/5.
    * Otherwise a hold would not outlive the loss of the leader just before a keepalive. */
   EL_RENEW_DIVISOR = 3,
   EL_RENEW_OFTEN_DIVISOR = 5,
@@ -86,8 +90,8 @@ enum {
    * slow, the lock must come, too. Rows: disk 700 ms, rtt 700 and more, TTL 5: etcd then answers
    * reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were lost. */
   EL_PROOF_DIVISOR = 2,
-  /* A TTL should be this many answers: a proof takes two, and the answer to a packet that was lost
-   * comes one or two round trips later. */
+  /* A TTL needs at least this many round trips: a proof takes two, and the answer to a packet that
+   * was lost comes one or two round trips later. */
   EL_TTL_ANSWERS = 4,
   /* After this many TTLs without a proven hold, waits fail if answers take too long for the TTL. A
    * disk may be busy for a while only. Rows: as before. */

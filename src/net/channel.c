@@ -48,7 +48,10 @@ typedef struct member_state {
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
   int64_t heard_ms;            /* the last sign of life (el_now_ms); 0: none */
-  int n_vain; /* how often it was left since then, because it was silent or late */
+  /* How often it was silent or late, or could not be connected to, since its last sign of life. If
+   * a keepalive was late, only the answer to a keepalive is such a sign. */
+  int n_vain;
+  bool is_renewing_late;   /* its last keepalive was late */
   el_diagnosis *diagnosis; /* under way; NULL: none */
   /* |diagnosis| began before the certificates were replaced */
   bool is_diagnosis_stale;
@@ -310,6 +313,34 @@ static void note_dns(const member_state *at) {
   if (!has_address(at)) at->ch->is_dns_slow = at->dns_ms == EL_NAME_MS;
 }
 
+static bool is_in_state(const member_state *at, grpc_connectivity_state state) {
+  return at->grpc != NULL &&
+         grpc_channel_check_connectivity_state(at->grpc, 0) == state;
+}
+
+static bool is_connecting(const member_state *at) {
+  return is_in_state(at, GRPC_CHANNEL_CONNECTING);
+}
+
+/* Returns |n_vain| of the member. A connection that has opened meanwhile is a sign of life. */
+static int vain_of(const member_state *at) {
+  bool has_opened =
+      at->connecting_since_ms != 0 && is_in_state(at, GRPC_CHANNEL_READY);
+  return has_opened ? 0 : at->n_vain;
+}
+
+/* Counts that the member was tried in vain, for as long as an answer may take if |is_late|. Then
+ * the time for an answer doubles, unless there is a member that was not tried in vain: a request to
+ * that one helps more than a long wait. */
+static void count_vain(member_state *at, bool is_late) {
+  el_channel *ch = at->ch;
+  at->n_vain++;
+  for (size_t i = 0; i < ch->n; i++) {
+    if (vain_of(&ch->members[i]) == 0) return;
+  }
+  if (is_late) el_patience_expired(&ch->health.patience);
+}
+
 /* Destroys the member's gRPC channel if it has failed to connect; the next call creates a new one.
  * gRPC would connect again by itself, but at a time that cannot be observed, because the state of
  * the channel remains TRANSIENT_FAILURE. The first attempt of a new channel can be observed: its
@@ -320,12 +351,9 @@ static void on_recreate(el_timer *timer) {
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
       note_dns(at);
-      at->n_vain++;
-      if (took_long(at)) {
-        /* Lengthen the patience: the next attempt can then fail by itself, and tell the cause,
-         * before calls go on to the next member. */
-        el_patience_expired(&at->ch->health.patience);
-      }
+      /* If the time for an answer doubles, the next attempt can fail by itself, and tell the cause,
+       * before calls go on to the next member. */
+      count_vain(at, took_long(at));
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
@@ -353,23 +381,6 @@ static void use(el_channel *ch, size_t member, const el_error *cause) {
   TAILQ_FOREACH(listener, &ch->listeners, link) {
     listener->on_failover(listener, cause);
   }
-}
-
-static bool is_in_state(const member_state *at, grpc_connectivity_state state) {
-  return at->grpc != NULL &&
-         grpc_channel_check_connectivity_state(at->grpc, 0) == state;
-}
-
-static bool is_connecting(const member_state *at) {
-  return is_in_state(at, GRPC_CHANNEL_CONNECTING);
-}
-
-/* Returns how often the member was left since its last sign of life. A connection that has opened
- * meanwhile is one. */
-static int vain_of(const member_state *at) {
-  bool has_opened =
-      at->connecting_since_ms != 0 && is_in_state(at, GRPC_CHANNEL_READY);
-  return has_opened ? 0 : at->n_vain;
 }
 
 /* Tells whether |a| is more likely to answer than |b|: it has shown more recently that it is alive.
@@ -402,7 +413,7 @@ static size_t next_member(const el_channel *ch) {
 /* Notes a sign of life of |at|. */
 static void heard(member_state *at) {
   at->heard_ms = el_now_ms();
-  at->n_vain = 0;
+  if (!at->is_renewing_late) at->n_vain = 0;
 }
 
 /* Notes that a connection to |at|, the member in use, has opened. */
@@ -446,12 +457,11 @@ static bool is_unresponsive(el_health *health) {
 
 /* What shows that the member in use is to be left. */
 typedef enum leave_sign {
-  /* calls and keepalives got no answer in time */
-  SIGN_SILENT,
+  SIGN_SILENT, /* calls and keepalives got no answer in time */
   /* the attempt to connect takes longer than an answer, or another member has connected first */
   SIGN_LATE,
-  /* a connection has failed, the member has refused a call (it has no leader), or it answers calls,
-   * but not a keepalive */
+  SIGN_LATE_KEEPALIVE, /* calls are answered, but a keepalive was not */
+  /* a connection has failed, or the member has refused a call: it has no leader */
   SIGN_FAILED
 } leave_sign;
 
@@ -462,22 +472,27 @@ typedef enum leave_sign {
  *   its connection is closed: a firewall may have forgotten it, or the address may stand for
  *   several members. After the first time the connection stays: a member without a leader is
  *   silent, too, until the members have elected one.
- * - The time for an answer doubles if the member is silent, and is the only one or was left in vain
- *   before, or etcd has never answered. As long as others are left to try, a request that is sent
- *   again helps more than a long wait: they may be electing a leader. */
+ * - If the member is silent, and no other is left to try, the time for an answer doubles
+ *   (count_vain); so it does if etcd has never answered. An attempt to connect that is late doubles
+ *   it when the attempt ends (on_recreate). */
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
-  bool is_last_hope = ch->n == 1 || at->n_vain > 0;
   switch (sign) {
     case SIGN_SILENT:
-      if (is_last_hope || !ch->health.patience.is_answered) {
+      if (ch->n == 1 || at->n_vain > 0) drop_channel(at);
+      if (!ch->health.patience.is_answered) {
+        at->n_vain++;
         el_patience_expired(&ch->health.patience);
+      } else {
+        count_vain(at, true);
       }
-      if (is_last_hope) drop_channel(at);
-      at->n_vain++;
       break;
     case SIGN_LATE:
       note_dns(at);
+      at->n_vain++;
+      break;
+    case SIGN_LATE_KEEPALIVE:
+      at->is_renewing_late = true;
       at->n_vain++;
       break;
     case SIGN_FAILED:
@@ -502,7 +517,7 @@ static void on_late_keepalive(el_health *health) {
   el_error_set(&cause, EL_UNAVAILABLE,
                "etcd %s: a keepalive was not answered in time",
                el_channel_address(ch, ch->current));
-  leave(ch, SIGN_FAILED, &cause);
+  leave(ch, SIGN_LATE_KEEPALIVE, &cause);
 }
 
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
@@ -653,6 +668,7 @@ void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
     if (at->connecting_since_ms != 0 && !is_connecting(at)) {
       at->connecting_since_ms = 0;
     }
+    if (call->is_keepalive) at->is_renewing_late = false;
     heard(at);
   }
   el_health_call_ended(&ch->health, call, is_answered && member == ch->current);
@@ -794,9 +810,9 @@ static void explain_timeout(const member_state *at, el_error *err) {
   memcpy(err->text, cause.text, sizeof err->text);
 }
 
-/* Tells whether the member in use is silent: no answer has come for as long as one may take, and a
+/* Tells whether the member in use was silent: no answer has come for as long as one may take, and a
  * call that began at |begun_ms| has waited for so long. */
-static bool is_silent(const el_channel *ch, int64_t begun_ms) {
+static bool was_silent_since(const el_channel *ch, int64_t begun_ms) {
   int64_t since_ms =
       begun_ms > ch->health.heard_ms ? begun_ms : ch->health.heard_ms;
   return el_now_ms() >= since_ms + el_health_limit_ms(&ch->health);
@@ -813,7 +829,7 @@ void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   explain_timeout(at, err);
   is_seen_silent =
-      err->is_unanswered && (is_given_up || is_silent(ch, begun_ms));
+      err->is_unanswered && (is_given_up || was_silent_since(ch, begun_ms));
   if (err->is_unanswered && !is_seen_silent) return; /* it is only slow */
   if (!err->is_unanswered && member == ch->current &&
       el_channel_is_connected(ch, member)) {

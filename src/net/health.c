@@ -79,9 +79,11 @@ static el_health_call *oldest_keepalive(const el_health *health) {
 static void check_keepalives(el_health *health) {
   el_health_call *oldest = oldest_keepalive(health);
   if (oldest == NULL ||
-      el_now_ms() < oldest->sent_ms + el_health_limit_ms(health)) {
+      el_now_ms() <
+          oldest->sent_ms + (el_health_limit_ms(health) << health->n_late)) {
     return;
   }
+  if (health->n_late < EL_ANSWER_DOUBLINGS) health->n_late++;
   cancel(health, oldest);
   health->on_late_keepalive(health);
 }
@@ -154,6 +156,7 @@ void el_health_moved(el_health *health) {
 void el_health_restart(el_health *health) {
   el_health_call *call = TAILQ_FIRST(&health->pending), *next;
   el_patience_reset(&health->patience);
+  health->n_late = 0;
   for (; call != NULL; call = next) {
     next = TAILQ_NEXT(call, link);
     if (call->is_keepalive) continue;
@@ -174,6 +177,7 @@ void el_health_answered(el_health *health, int64_t took_ms) {
 
 void el_health_call_ended(el_health *health, el_health_call *call,
                           bool is_answered) {
+  if (is_answered && call->is_keepalive) health->n_late = 0;
   if (is_answered && call->sent_ms != 0) {
     el_health_answered(health, el_now_ms() - call->sent_ms);
   }

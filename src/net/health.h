@@ -9,7 +9,8 @@
  *
  * The limit is that of net/patience.h. If there are other members, it does not double before each
  * was tried: they may be electing a leader, and then a request that is sent again helps more than a
- * long wait. Calls with may_be_slow (call.h) are left out. */
+ * long wait. Keepalives have this limit and doublings of their own. Calls with may_be_slow (call.h)
+ * are left out. */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
 
@@ -57,6 +58,9 @@ struct el_health {
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* until when calls to the previous member may take */
   el_patience patience;
+  /* How many keepalives in a row were late while other calls were answered. For each, the time for
+   * a keepalive doubles: etcd may be slow with keepalives only. */
+  int n_late;
   bool is_alone; /* there is no other member */
   TAILQ_HEAD(el_health_calls, el_health_call)
   pending; /* calls that have no answer yet */

@@ -4,7 +4,10 @@
 #include "base/times.h"
 
 static void sample(el_patience *patience, int64_t took_ms) {
-  int64_t deviation = took_ms - patience->srtt_8 / 8;
+  int64_t most_ms = EL_SAMPLE_MOST_ANSWERS * el_patience_ms(patience);
+  int64_t deviation;
+  if (took_ms > most_ms) took_ms = most_ms;
+  deviation = took_ms - patience->srtt_8 / 8;
   if (!patience->is_measured) {
     patience->srtt_8 = 8 * took_ms;
     patience->rttvar_4 = 2 * took_ms;

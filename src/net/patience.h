@@ -2,15 +2,17 @@
  *
  * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
- * EL_ANSWER_MS. Each time when this has passed in vain, it doubles, until the next answer. There
- * are three differences:
+ * EL_ANSWER_MS. It doubles when this has passed in vain and no other member is left to try
+ * (count_vain in channel.c), until the next answer. There are four differences:
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more.
  * - An answer is always that of the attempt that it belongs to. So each is a sample (Karn's
  *   algorithm is about answers of which this is not known).
  * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
- *   is, but not how slow its disk is. */
+ *   is, but not how slow its disk is.
+ * - A sample counts as at most EL_SAMPLE_MOST_ANSWERS times the limit: the process may have stood
+ *   still while it waited. */
 #ifndef ETCDLOCK_NET_PATIENCE_H
 #define ETCDLOCK_NET_PATIENCE_H
 
