@@ -502,7 +502,7 @@ end
 -- without `close`, the client closes in the background when Lua collects it.
 --
 -- If a member does not answer, the I/O thread and one socket remain until the attempt to connect
--- ends: for at most 10 s.
+-- ends: for at most 11 s.
 -- @treturn true
 -- @fail never
 function Client:close()

@@ -9,12 +9,11 @@ local VALUE_MAX = 4096 -- bytes
 
 --- The options of a call that takes a lock.
 -- @table lock_options
--- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
---   takes up to 2 s if etcd does not answer; `math.huge`: no limit. With a limit, the call waits
---   that long even if etcd is unreachable. Without a limit, it fails with `unavailable` if etcd has
---   never answered this client: after 5 s if it is known by then why no endpoint can be reached
---   (connections are refused, for example), otherwise as soon as that is known, at the latest after
---   30 s
+-- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more. 0: try once, which
+--   takes up to 2 s if etcd does not answer. `math.huge`: no limit. With a limit, the call waits
+--   that long even if etcd is unreachable. Without one, it waits for ever, unless etcd has never
+--   answered this client. Then it fails with `unavailable` when it is known why no endpoint can be
+--   reached (connections are refused, for example): after 5 s or later, at the latest after 30 s
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,

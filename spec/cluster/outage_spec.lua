@@ -48,6 +48,22 @@ describe("an outage shorter than the TTL", function()
   end)
 end)
 
+-- Regression 305. The time between two keepalives did not count the margin by which a hold ends
+-- before its lease. With a TTL of 6 s it was 2 s, so that this hold was lost.
+it("a hold with a ttl of 6 s outlives 3.6 s without an answer before its next keepalive", function()
+  local etcd = private_etcd()
+  finally(function() etcd:resume() end)
+  local client = connect { endpoints = etcd:endpoints(), ttl = 6 }
+  local lock = assert(client:lock "a")
+  local before = client:stats().keepalives
+  wait.eventually(function() return client:stats().keepalives > before end, 5, "a keepalive")
+  wait.sleep(1.9) -- the next but one is due at 2.8 s
+  etcd:pause()
+  assert.equal("timeout", (select(3, lock:wait_lost(3.6))))
+  etcd:resume()
+  assert.equal("timeout", (select(3, lock:wait_lost(2))))
+end)
+
 describe("an outage longer than the TTL", function()
   local WAIT = "lock = assert(client:lock 'long') return ('%.0f'):format(lock:token())"
 

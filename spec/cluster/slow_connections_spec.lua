@@ -75,6 +75,47 @@ it("a hold survives answers that take three times as long as the round trip", fu
   assert.is_true(lock:held())
 end)
 
+-- Regression 302. The limit of a keepalive did not double while reads were quick. So the client
+-- went from one member to the other and back, each time before the keepalive was answered, and the
+-- hold was lost.
+it("a hold outlives keepalives that take 0.9 s while other calls are quick", function()
+  local members, endpoints, held_since = {}, {}, {}
+  finally(function()
+    clients.close_all()
+    for _, member in ipairs(members) do member:stop() end
+  end)
+  for i = 1, 2 do
+    members[i] = Scripted.start(suite.endpoint())
+    members[i]:hold_back("LeaseKeepAlive", 1000)
+    endpoints[i] = members[i]:endpoint()
+  end
+  local lock = assert(connect({ endpoints = endpoints, ttl = 5 }):lock "a")
+  local deadline = wait.now() + 8
+  repeat
+    for i, member in ipairs(members) do
+      if member:held "LeaseKeepAlive" == 0 then
+        held_since[i] = nil
+      elseif not held_since[i] then
+        held_since[i] = wait.now()
+      elseif wait.now() > held_since[i] + 0.9 then
+        member:tell "LeaseKeepAlive"
+      end
+    end
+    assert.is_true(lock:held())
+    wait.sleep(0.02)
+  until wait.now() > deadline
+end)
+
+-- Regression 306. The message named no cause if the hold ended before an answer was too late.
+it("the loss of a hold names a keepalive that is not answered", function()
+  proxy:slow(1)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
+  local lock = assert(client:lock("a", { timeout = 30 }))
+  proxy:swallow()
+  assert(lock:wait_lost(10))
+  assert.matches("no answer to a keepalive for %d%.%d s", (select(2, lock:check())))
+end)
+
 -- Regression 231. A keepalive was sent only when the one before it had been answered, so on a
 -- distant network the proofs of a hold came a second apart. After one lost packet, the next proof
 -- came too late.

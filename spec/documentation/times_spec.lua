@@ -13,6 +13,12 @@ local function lua(path, name)
 end
 
 local CALL = lua("client.lua", "REQUEST_TIMEOUT")
+-- how long a connection may be silent that no call waits for
+local SILENT = core.EL_PING_EVERY_MS + core.EL_BUSY_MS
+-- the TTL from which on a hold outlives an election with a keepalive every TTL/3, in seconds:
+-- TTL - TTL/10 (the margin) - TTL/3 is the election
+local OFTEN_BELOW = math.floor(
+  core.EL_ELECTION_MS / (1 - 1 / core.EL_MARGIN_DIVISOR - 1 / core.EL_RENEW_DIVISOR) / 1000)
 
 -- The text with one number, which a document contains, and that number.
 local TOLD = {
@@ -27,30 +33,35 @@ local TOLD = {
   },
   ["doc/production.md"] = {
     { "The client renews its lease every `ttl` / (%d+)%.", core.EL_RENEW_DIVISOR },
-    { "outlive an election of (%d+) s", core.EL_ELECTION_MS / 1000 },
-    { "Less than (%d+) s of `ttl`",
-      core.EL_ELECTION_MS * core.EL_RENEW_DIVISOR / (core.EL_RENEW_DIVISOR - 1) / 1000 },
-    { "often, up to every `ttl` / (%d+);", core.EL_RENEW_OFTEN_DIVISOR },
-    { "on a slow network every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
+    { "a hold outlives an election of (%d+) s", core.EL_ELECTION_MS / 1000 },
+    { "less than about (%d+) s, it renews more often", OFTEN_BELOW },
+    { "of 4 s: up to every `ttl` / (%d+)%.", core.EL_RENEW_OFTEN_DIVISOR },
+    { "On a slow network it renews every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
+    { "asks the next member after ([%d.]+) s%.", core.EL_FIRST_ANSWER_MS / 1000 },
+    { "With one endpoint, it waits for (%d+) s,", SILENT / 1000 },
+    { "later by up to `ttl` / 3, at most (%d+) s", SILENT / 1000 },
     { "Waiters read again every (%d+) s", core.EL_REREAD_MS / 1000 },
   },
   ["doc/performance.md"] = {
     { "a keepalive every `ttl` / (%d+), for", core.EL_RENEW_DIVISOR },
-    { "up to every `ttl` / (%d+) if", core.EL_RENEW_OFTEN_DIVISOR },
-    { "every `ttl` / (%d+) if an answer", core.EL_RENEW_SLOW_DIVISOR },
+    { "the TTL is under (%d+) s, up to", OFTEN_BELOW },
+    { "up to every `ttl` / (%d+); if", core.EL_RENEW_OFTEN_DIVISOR },
+    { "a quarter of the TTL, every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
     { "One read every (%d+) s, or every TTL", core.EL_REREAD_MS / 1000 },
     { "more if etcd takes longer than ([%d.]+) s", core.EL_BATCH_WAIT_MS / 1000 },
   },
   ["doc/reference.md"] = {
-    { "within (%d+) s, for example `get`", CALL },
-    { "`ping` %(`unlock`: (%d+) s%)", lua("lock.lua", "RELEASE_TIMEOUT") },
+    { "if etcd does not answer within (%d+) s %(`unlock`", CALL },
+    { "within 5 s %(`unlock`: (%d+) s%)", lua("lock.lua", "RELEASE_TIMEOUT") },
+    { "hangs, the first lock comes ([%d.]+) s later", core.EL_FIRST_ANSWER_MS / 1000 },
     { "if etcd has not answered within (%d+) s; `deadlock`", lua("acquire.lua", "TRY_TIMEOUT") },
     { "0: try once, which takes up to (%d+) s", lua("acquire.lua", "TRY_TIMEOUT") },
-    { "answered this client: after (%d+) s if it is known", core.EL_CALL_MS / 1000 },
+    { "for example%): after (%d+) s or later", core.EL_CALL_MS / 1000 },
     { "at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
     { "The call waits up to (%d+) s for etcd's confirmation", lua("lock.lua", "RELEASE_TIMEOUT") },
     { "Waits at most about ([%d.]+) s for etcd", lua("client.lua", "CLOSE_TIMEOUT") },
-    { "until the attempt to connect ends: for at most (%d+) s", core.EL_CONNECT_MOST_MS / 1000 },
+    { "until the attempt to connect ends: for at most (%d+) s",
+      math.ceil(core.EL_CONNECT_MOST_MS / 1000 + lua("client.lua", "CLOSE_TIMEOUT")) },
     { "If the member has not answered within (%d+) s", lua("client.lua", "STATUS_TIMEOUT") },
     { "`lock:put` (%d+) s for example", CALL },
   },
@@ -73,6 +84,10 @@ local TOLD = {
     { "move the hold deadline%. After (%d+) ms", core.EL_WATCH_HOLD_MS },
   },
 }
+
+it("a call of Lua without a timeout takes as long as one of the core", function()
+  assert.equal(core.EL_CALL_MS / 1000, CALL)
+end)
 
 it("doctor counts the answers in a TTL as the core does", function()
   assert.equal(core.EL_TTL_ANSWERS, lua("command/doctor.lua", "ANSWERS_IN_TTL"))

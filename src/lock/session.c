@@ -75,6 +75,18 @@ static void keep_for_lock_delay(el_session *session, int64_t now_ms) {
   }
 }
 
+/* Tells why the holds expire if no error does: the first keepalive that has no answer yet. */
+static void explain_silence(const el_session *session, int64_t now_ms,
+                            el_error *err) {
+  const el_session_lease *lease = &session->lease;
+  err->code = EL_OK;
+  if (lease->keepalives == 0) return;
+  el_error_set(err, EL_UNAVAILABLE,
+               "etcd %s: no answer to a keepalive for %.1f s",
+               el_request_queue_address(session->shared->requests),
+               (double)(now_ms - lease->keepalives_ms[0]) / 1000);
+}
+
 /* Ends the holds if the hold deadline has passed. A hold deadline that has passed is never
  * extended, because each event runs this before it applies a proof. */
 static void check_expiry(el_session *session, int64_t now_ms) {
@@ -83,7 +95,9 @@ static void check_expiry(el_session *session, int64_t now_ms) {
   lease->hold_deadline = 0;
   keep_for_lock_delay(session, now_ms);
   if (session->n_keys > 0) {
-    el_shared_keep_proof_error(session->shared);
+    EL_UNINITIALIZED el_error silence;
+    explain_silence(session, now_ms, &silence);
+    el_shared_keep_proof_error(session->shared, &silence);
     session->news |= EL_SESSION_NEWS_EXPIRED;
   }
 }
@@ -197,9 +211,10 @@ static void send_audit(el_session *session,
 
 /* Returns the time between two keepalives. */
 static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
+  int64_t spare_ms = el_lease_proof_hold_ms(ttl_ms) - EL_ELECTION_MS;
   return answer_ms(session) >= ttl_ms / EL_SLOW_DIVISOR
              ? ttl_ms / EL_RENEW_SLOW_DIVISOR
-             : clamp(ttl_ms - EL_ELECTION_MS - answer_ms(session),
+             : clamp(spare_ms - answer_ms(session),
                      ttl_ms / EL_RENEW_OFTEN_DIVISOR,
                      ttl_ms / EL_RENEW_DIVISOR);
 }

@@ -170,9 +170,10 @@ void el_shared_clear_proof_error(el_shared *shared) {
   pthread_mutex_unlock(&shared->mu);
 }
 
-void el_shared_keep_proof_error(el_shared *shared) {
+void el_shared_keep_proof_error(el_shared *shared, const el_error *otherwise) {
   pthread_mutex_lock(&shared->mu);
-  shared->last_proof_error = shared->proof_error;
+  shared->last_proof_error =
+      shared->proof_error.code != EL_OK ? shared->proof_error : *otherwise;
   shared->expired_ms = el_now_ms();
   pthread_mutex_unlock(&shared->mu);
 }

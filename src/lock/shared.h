@@ -207,8 +207,8 @@ void el_shared_set_proof_error(el_shared *shared, const el_error *err);
 void el_shared_clear_proof_error(el_shared *shared);
 
 /* el_shared_keep_proof_error records that a hold deadline has passed, because of the present proof
- * error. @thread io @locks shared->mu */
-void el_shared_keep_proof_error(el_shared *shared);
+ * error, or because of |otherwise| if there is none. @thread io @locks shared->mu */
+void el_shared_keep_proof_error(el_shared *shared, const el_error *otherwise);
 
 /* el_shared_read_proof_error copies the proof error because of which a hold deadline last passed.
  * If no deadline has passed yet, it copies the present proof error. It does so, too, if a deadline
