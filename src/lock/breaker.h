@@ -1,12 +1,12 @@
 /* breaker: the circuit breaker of one client: whether etcd is known to be unreachable.
  *
  * The breaker is open when a request has found etcd unreachable, until etcd answers. It closes by
- * itself EL_FAIL_FAST_MS after the last such request, because only another request can find out that etcd
- * answers again.
+ * itself EL_FAIL_FAST_MS after the last such request, because only another request can find out
+ * that etcd answers again.
  *
  * A caller that fails at once while etcd is unreachable sends no such request. Instead, the client
- * sends a probe for it: one read in the background, with a timeout of EL_CALL_MS. Such callers fail until
- * a probe is answered. */
+ * sends a probe for it: one read in the background, with a timeout of EL_CALL_MS. Such callers fail
+ * until a probe is answered. */
 #ifndef ETCDLOCK_LOCK_BREAKER_H
 #define ETCDLOCK_LOCK_BREAKER_H
 
@@ -26,8 +26,8 @@ el_breaker *el_breaker_new(el_shared *shared);
 /* el_breaker_free frees |breaker|; NULL does nothing. @thread any */
 void el_breaker_free(el_breaker *breaker);
 
-/* el_breaker_is_open returns whether a request found etcd unreachable within the last EL_FAIL_FAST_MS
- * and etcd has not answered since. |err| then says why. @thread lua */
+/* el_breaker_is_open returns whether a request found etcd unreachable within the last
+ * EL_FAIL_FAST_MS and etcd has not answered since. |err| then says why. @thread lua */
 bool el_breaker_is_open(const el_breaker *breaker, el_error *err);
 
 /* el_breaker_must_fail returns whether a call that fails at once while etcd is unreachable must
