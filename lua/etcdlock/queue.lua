@@ -53,7 +53,7 @@ local function is_held(older, mode, permits)
     return older.permits <= permits
   end
   local last = older.last
-  local held = last == nil or (last.held and last.mode == "read" and mode == "read")
+  local held = last == nil or (last.held and not core.modes_conflict(last.mode, mode))
   older.last = { held = held, mode = mode }
   return held
 end

@@ -13,8 +13,8 @@
 #include "lock/lock.h"
 #include "lua/core.h"
 #include "lua/util.h"
-#include "protocol/key.h"
 #include "protocol/conflict_matrix.h"
+#include "protocol/key.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -142,6 +142,20 @@ static el_nret l_key_stem(lua_State *L) {
   return push_below(L, stem, len);
 }
 
+/* Returns argument |arg|, the mode of an entry as client:queue names it. */
+static el_mode check_mode(lua_State *L, int arg) {
+  return strcmp(luaL_checkstring(L, arg), "leader") == 0
+             ? EL_MODE_MULTI
+             : (el_mode)luaL_checkoption(L, arg, NULL, el_mode_names);
+}
+
+/* modes_conflict(older, younger) returns whether an entry of mode |younger| waits for one of mode
+ * |older| in the same queue. */
+static el_nret l_modes_conflict(lua_State *L) {
+  lua_pushboolean(L, el_modes_conflict(check_mode(L, 1), check_mode(L, 2)));
+  return 1;
+}
+
 /* downgrade_marker(name, revision) returns the marker key of a downgraded writer. |revision| is the
  * create_revision of the writer's key. The marker exists if the writer has become a reader. */
 static el_nret l_downgrade_marker(lua_State *L) {
@@ -192,6 +206,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"name_of_key", l_name_of_key},
       {"is_before", l_is_before},
       {"key_stem", l_key_stem},
+      {"modes_conflict", l_modes_conflict},
       {"downgrade_marker", l_downgrade_marker},
       {"reserved_end", l_reserved_end},
       {"is_name", l_is_name},

@@ -101,13 +101,10 @@ end
 -- the holder.
 local QUIET = 1000
 
--- Tells whether `entry`, an entry of client:queue, conflicts with the lock that `args` describe. A
--- permit conflicts only with other permits.
+-- Tells whether `entry`, an entry of client:queue, conflicts with the lock that `args` describe.
 local function is_conflict(args, entry)
-  if args.permits then
-    return entry.mode == "permit"
-  end
-  return entry.mode ~= "permit" and not (args.shared and entry.mode == "read")
+  local mode = args.permits and "permit" or args.shared and "read" or "lock"
+  return core.modes_conflict(entry.mode, mode)
 end
 
 -- Returns a text, "held by ..." or "queued behind ...", about the first entry in `queue` that
