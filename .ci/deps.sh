@@ -65,7 +65,7 @@ NGINX="nginx $LUAJIT"
 if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check clang-format luarocks locales openssl ca-certificates man-db jq
-  python3-prometheus-client $LOOPS $NGINX"
+  python3-grpcio python3-prometheus-client $LOOPS $NGINX"
 FUZZ="clang libclang-rt-dev"
 ALL="chromium-headless-shell prometheus $FUZZ"
 

@@ -43,7 +43,6 @@ BUILD_ETCD := $(if $(findstring /,$(ETCD)),test -x $(ETCD_DIR)/etcd -a -x $(ETCD
 
 # ---- the suite ------------------------------------------------------------------
 
-SCRIPTED := build/spec/scripted_server
 # Libraries that specs load into a process with LD_PRELOAD.
 PRELOADED := build/spec/refusing_grpc.so build/spec/machine.so
 REPORTS := $(CURDIR)/$(BUILD)/reports
@@ -82,7 +81,7 @@ check-deps: ## install the Debian packages that `make check-all` needs besides
 	@sh .ci/deps.sh all $(LUA_VERSION)
 
 suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
-	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(PRELOADED) $(filter build/%,$(SUITE_LUA))
+	+@$(PARALLEL) $(MODULE) $(PRELOADED) $(filter build/%,$(SUITE_LUA))
 	@$(BUILD_ETCD)
 	@$(MAKE) --no-print-directory nginx-module
 	@rm -rf '$(REPORTS)' && mkdir -p '$(REPORTS)'
@@ -223,7 +222,7 @@ upgrade: deps ## as stress, while the members are upgraded from the installed et
 HISTORY := $(BUILD)/history.jsonl
 
 run-stress:
-	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA))
+	+@$(PARALLEL) $(MODULE) $(filter build/%,$(SUITE_LUA))
 	@$(BUILD_ETCD)
 	@rm -f '$(HISTORY)'
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' HISTORY='$(HISTORY)' $(SUITE_ENV_$(FLAVOUR)) \
@@ -250,14 +249,6 @@ $(BUILD)/lua: spec/support/programs/lua_host.c
 	$(call show,LINK)
 	$(Q)$(CC) $(BASE_FLAGS) $(FLAGS_$(FLAVOUR)) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) \
 	  $(LDFLAGS) -rdynamic -o $@ $< $(shell $(PKG_CONFIG) --libs $(LUA_PACKAGE)) -lm
-
-# The scripted server does not contain the module: all build flavours and versions of Lua use the
-# same program.
-$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
-	$(call show,LINK)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
-	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
-	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -lgrpc -lgpr -lpthread
 
 build/spec/refusing_grpc.so: PRELOADED_LIBS = $(shell $(PKG_CONFIG) --libs-only-L grpc) \
   -Wl,--no-as-needed -lgrpc

@@ -6,9 +6,6 @@ local proc = require "spec.support.programs.proc"
 local temporary = require "spec.support.harness.temporary"
 local write_file = require "bench.write_file"
 
--- Debian's Python, for which the package is installed; PATH may find another one first.
-local PYTHON = "/usr/bin/python3"
-
 local Page = {}
 Page.__index = Page
 
@@ -18,7 +15,7 @@ local M = {}
 function M.read(text)
   local path = temporary.directory() .. "/metrics"
   write_file(path, text)
-  local out, code, err = proc.run { PYTHON, "spec/support/programs/prometheus.py", path }
+  local out, code, err = proc.run { proc.PYTHON, "spec/support/programs/prometheus.py", path }
   assert.equal(0, code, err .. text)
   return setmetatable({ families = json.decode(out) }, Page)
 end

@@ -7,6 +7,9 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
+-- Debian's Python, for which the packages are installed; PATH may find another one first.
+M.PYTHON = "/usr/bin/python3"
+
 -- `running` is the set of the processes that have not ended. `children` are the children for which
 -- Child:wait has not returned, each with its number; `last` is the number of the last child.
 local running, children, last = {}, {}, 0
@@ -146,8 +149,8 @@ local Child = {}
 Child.__index = Child
 
 -- Starts |argv| and returns the child, whose output expect reads line by line and to whose input
--- send writes lines.
-function M.talk(argv, env)
+-- send writes lines. If it |lasts|, the end of the spec file destroys it, and not that of the test.
+function M.talk(argv, env, lasts)
   local child = setmetatable({ lines = {}, partial = "" }, Child)
   child.stdin = uv.new_pipe(false)
   child.out = collector(function(data) child:add(data) end)
@@ -158,7 +161,7 @@ function M.talk(argv, env)
   child.out.start()
   child.err.start()
   last = last + 1
-  children[child] = last
+  children[child] = lasts and 0 or last
   return child
 end
 
@@ -250,10 +253,10 @@ function M.open()
   return last
 end
 
--- Destroys the children that still run, except those up to number |spared| (0).
+-- Destroys the children that still run, except those up to number |spared| (nil: all of them).
 function M.destroy_children(spared)
   for child, number in pairs(children) do
-    if number > (spared or 0) then child:destroy() end
+    if number > (spared or -1) then child:destroy() end
   end
 end
 

@@ -1,30 +1,46 @@
--- Runs scripted_server.c: a proxy in front of a real etcd that answers calls as a spec tells it to.
+-- Runs scripted.py: proxies in front of a real etcd that answer calls as a spec tells them to.
 
 local error_rows = require "spec.support.harness.error_rows"
+local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
+local temporary = require "spec.support.harness.temporary"
 local write_file = require "bench.write_file"
 
 local Scripted = {}
 Scripted.__index = Scripted
 
+-- The process of all servers, which lasts until the end of the spec file, and the number of the
+-- last server.
+local program, last = nil, 0
+
+local function send(self, command, ...)
+  program:send(json.encode { command, self.number, ... })
+end
+
+local function receive()
+  return json.decode(program:expect "^%[.*")[1]
+end
+
+local function ask(...)
+  send(...)
+  return receive()
+end
+
 -- Starts a scripted server in front of |etcd| ("http://host:port"). It allows |max_streams| streams
 -- on a connection (nil: any number).
 function Scripted.start(etcd, max_streams)
-  local address = etcd:gsub("^http://", "")
-  local child = proc.talk { "build/spec/scripted_server", address, max_streams }
-  local self = setmetatable({ child = child, files = {} }, Scripted)
-  self.address = "127.0.0.1:" .. child:expect "^port (%d+)"
+  if not program or program.process.code then
+    program = proc.talk({ proc.PYTHON, "spec/support/servers/scripted.py" }, nil, true)
+  end
+  last = last + 1
+  local self = setmetatable({ number = last }, Scripted)
+  local port = ask(self, "start", (etcd:gsub("^http://", "")), max_streams or 0x7fffffff)
+  self.address = ("127.0.0.1:%d"):format(port)
   return self
 end
 
 function Scripted:endpoint()
   return "http://" .. self.address
-end
-
-local function ask(self, ...)
-  self.child:send(string.format(...))
-  local number, text = self.child:expect "^(%d+) ?(.*)$"
-  return tonumber(number), text
 end
 
 -- Makes the next |times| calls (nil: all) of |method| ("Txn", "Watch", ...) end with |status| (a
@@ -34,7 +50,7 @@ end
 --   "never"   at once: the calls get no answer
 --   "late"    at deliver: the calls end before that
 function Scripted:answer(method, when, status, text, times)
-  ask(self, "answer %s %d %s %d %s", method, times or -1, when, status, text or "")
+  ask(self, "answer", method, times or -1, when, status, text or "")
 end
 
 -- Makes the next |times| (1) calls of |method| end with a timeout error; etcd receives them at
@@ -46,38 +62,37 @@ end
 
 -- Sends etcd the delayed calls of |method|, and returns their number when etcd has answered them.
 function Scripted:deliver(method)
-  return (ask(self, "deliver %s", method))
+  return ask(self, "deliver", method)
 end
 
 -- Holds back etcd's answers to the next |times| (1) calls of |method|, until tell.
 function Scripted:hold_back(method, times)
-  self:answer(method, "held", 0, "-", times or 1)
+  self:answer(method, "held", 0, nil, times or 1)
 end
 
--- Writes |bytes| to a file, for the server to read.
-local function file_of(self, bytes)
-  local path = os.tmpname()
+-- Writes |bytes| to a file, for scripted.py to read.
+local function file_of(bytes)
+  local path = temporary.directory() .. "/message"
   write_file(path, bytes)
-  self.files[#self.files + 1] = path
   return path
 end
 
 -- Replaces all but the header of the first message that etcd answers to each of the next |times|
 -- (nil: all) calls of |method| with |bytes|.
 function Scripted:forge(method, bytes, times)
-  self:answer(method, "forged", 0, file_of(self, bytes), times)
+  self:answer(method, "forged", 0, file_of(bytes), times)
 end
 
 -- Appends |bytes| to the first message that etcd answers to each of the next |times| (nil: all)
 -- calls of |method|. If a field then occurs twice in the message, the reader uses the second value.
 function Scripted:extend(method, bytes, times)
-  self:answer(method, "extended", 0, file_of(self, bytes), times)
+  self:answer(method, "extended", 0, file_of(bytes), times)
 end
 
 -- Replaces the first message that etcd answers to each of the next |times| (nil: all) calls of
 -- |method| with |bytes|.
 function Scripted:replace(method, bytes, times)
-  self:answer(method, "replaced", 0, file_of(self, bytes), times)
+  self:answer(method, "replaced", 0, file_of(bytes), times)
 end
 
 -- Removes the field |path| ("1.3": field 3 of the message in field 1) from the first message that
@@ -89,43 +104,50 @@ end
 -- Sends |bytes| as one more message of etcd on the running streams of |method|. Returns the number
 -- of these streams.
 function Scripted:push(method, bytes)
-  return (ask(self, "push %s %s", method, file_of(self, bytes)))
+  return ask(self, "push", method, file_of(bytes))
 end
 
 -- Returns the number of answers to |method| that are held back.
 function Scripted:held(method)
-  return (ask(self, "held %s", method))
+  return ask(self, "held", method)
+end
+
+-- Starts to pass on the answers to |method| that are held back. Returns a function that waits until
+-- this is done.
+function Scripted:start_to_tell(method)
+  send(self, "tell", method)
+  return receive
 end
 
 -- Passes on the answers to |method| that are held back.
 function Scripted:tell(method)
-  ask(self, "tell %s", method)
+  self:start_to_tell(method)()
 end
 
 -- Ends the running streams of |method| with |status| and |text|.
 function Scripted:interrupt(method, status, text)
-  ask(self, "break %s %d %s", method, status, text)
+  ask(self, "interrupt", method, status, text)
 end
 
 -- Forwards all future calls unchanged.
 function Scripted:pass()
-  ask(self, "pass")
+  ask(self, "forward")
 end
 
 -- Returns how many calls of |method| the server has received, answered or not.
 function Scripted:calls(method)
-  return (ask(self, "calls %s", method))
+  return ask(self, "calls", method)
 end
 
 -- Returns when the last message of |method| came from a client, by the clock of wait.now.
 function Scripted:arrived(method)
-  return ask(self, "arrived %s", method) / 1e6
+  return ask(self, "arrived", method)
 end
 
 -- Returns the gRPC status and the text of the last error with which etcd itself answered |method|;
 -- 0 if there was none.
 function Scripted:heard(method)
-  return ask(self, "heard %s", method)
+  return (table.unpack or unpack)(ask(self, "heard", method))
 end
 
 -- Returns how many calls of |method| arrive while |run| runs, and the results of |run|.
@@ -136,8 +158,7 @@ function Scripted:count(method, run)
 end
 
 function Scripted:stop()
-  self.child:destroy()
-  for _, path in ipairs(self.files) do os.remove(path) end
+  if not program.process.code then ask(self, "stop") end
 end
 
 return Scripted
