@@ -741,18 +741,14 @@ static void change_name(el_entry *entry, el_entry_answer *seen) {
       (el_entry_answer){.outcome = {.is_definite = true, .is_retriable = true}};
 }
 
-static void tell_holder(el_entry *entry, const el_entry_request *what,
-                        const el_txn_answer *answer) {
-  el_bytes label = el_lock_txn_holder_value(&entry->keys, what, answer);
-  if (label.len > 0) entry->session->entry_events->saw_holder(entry, label);
-}
-
-static void tell_other_permits(el_entry *entry, const el_entry_request *what,
-                               const el_txn_answer *answer) {
+static void tell_seen_keys(el_entry *entry, const el_entry_request *what,
+                           const el_txn_answer *answer) {
+  const el_entry_events *events = entry->session->entry_events;
   uint16_t permits;
-  el_bytes label;
+  el_bytes label = el_lock_txn_holder_value(&entry->keys, what, answer);
+  if (label.len > 0) events->saw_key(entry, 0, label);
   if (el_lock_txn_other_permits(&entry->keys, what, answer, &permits, &label)) {
-    entry->session->entry_events->saw_other_permits(entry, permits, label);
+    events->saw_key(entry, permits, label);
   }
 }
 
@@ -771,10 +767,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   begin(entry);
   note_result(entry, &answer->err);
   if (answer->err.is_lease_gone) tell_lease_gone(entry, &answer->err, &seen);
-  if (seen.outcome.is_done) {
-    tell_holder(entry, &out->what, answer);
-    tell_other_permits(entry, &out->what, answer);
-  }
+  if (seen.outcome.is_done) tell_seen_keys(entry, &out->what, answer);
   if (seen.is_name_taken) change_name(entry, &seen);
   el_txn_answer_free(answer);
   free(out);

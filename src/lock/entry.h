@@ -95,12 +95,10 @@ typedef struct el_entry_events {
   /* stepped is called after each event and its report, because the entry may now be IDLE or ENDED.
    * The function may free |entry|. */
   void (*stepped)(el_entry *entry);
-  /* saw_holder is called when a read has returned |label|, the value of the key that holds the
-   * lock. */
-  void (*saw_holder)(el_entry *entry, el_bytes label);
-  /* saw_other_permits is called when an answer shows a key of the semaphore with another number of
-   * permits, |permits|, and with the value |label|. */
-  void (*saw_other_permits)(el_entry *entry, uint16_t permits, el_bytes label);
+  /* saw_key is called when an answer shows a key that a message may name, with the value |label|:
+   * the key that holds the lock (|permits| is 0), or a key of the semaphore with another number of
+   * permits, |permits|. */
+  void (*saw_key)(el_entry *entry, uint16_t permits, el_bytes label);
   /* pick_slot is called when user data has the name of the key of |entry|. It returns another slot
    * for the key. */
   uint32_t (*pick_slot)(el_entry *entry);

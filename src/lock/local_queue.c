@@ -821,12 +821,10 @@ static el_local_queue *queue_for(el_local_queues *queues,
   return queue;
 }
 
-static void tell_holder(el_waiter *waiter, const el_local_queue *queue) {
-  if (queue->holder != NULL) {
-    begin_report(queue->queues);
-    waiter->events->saw_holder(waiter, queue->holder);
-    end_report(queue->queues);
-  }
+static void tell_seen_key(el_waiter *waiter, const el_seen_key *key) {
+  begin_report(waiter->queue->queues);
+  waiter->events->saw_key(waiter, key);
+  end_report(waiter->queue->queues);
 }
 
 void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
@@ -850,7 +848,7 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
   waiter->has_waited = has_to_wait(queue, waiter);
   mark_changed(queue);
   visit_conflicting(queue, contend);
-  tell_holder(waiter, queue);
+  if (queue->holder != NULL) tell_seen_key(waiter, queue->holder);
   set_wait_deadline(waiter);
   if (waiter->try_once && waiter->has_waited) {
     el_error err;
@@ -969,44 +967,36 @@ static void released(el_entry *entry, el_entry_ending how) {
   if (waiter != NULL) end_release(waiter, local, how);
 }
 
-static el_holder *new_holder(uint16_t permits, el_bytes label) {
-  el_holder *holder = el_alloc(sizeof *holder + label.len);
-  holder->seen_ms = el_now_ms();
-  holder->permits = permits;
-  holder->len = label.len;
-  memcpy(holder->label, label.data, label.len);
-  return holder;
+static el_seen_key *new_seen_key(uint16_t permits, el_bytes label) {
+  el_seen_key *key = el_alloc(sizeof *key + label.len);
+  key->seen_ms = el_now_ms();
+  key->permits = permits;
+  key->len = label.len;
+  memcpy(key->label, label.data, label.len);
+  return key;
 }
 
-/* Passes |label| to the waiters of the entry and to the waiters of its queue that have no entry
- * yet. */
-static void saw_holder(el_entry *entry, el_bytes label) {
+/* Tells the waiters of the entry, one of which the same answer may grant. Waiters of its queue that
+ * have no entry yet learn only of the holder. */
+static void saw_key(el_entry *entry, uint16_t permits, el_bytes label) {
   el_local_entry *local = local_of(entry);
   el_local_queue *queue = local->queue;
   el_waiter *waiter;
+  el_seen_key *key;
   if (is_orphan(local)) return; /* no waiter is to be told */
-  forget_holder(queue);
-  if (label.len > LABEL_MAX) return;
-  queue->holder = new_holder(0, label);
-  TAILQ_FOREACH(waiter, &local->waiters, link) { tell_holder(waiter, queue); }
-  TAILQ_FOREACH(waiter, &queue->waiting, link) { tell_holder(waiter, queue); }
-}
-
-/* The waiters of the entry include one that the answer grants. */
-static void saw_other_permits(el_entry *entry, uint16_t permits,
-                              el_bytes label) {
-  el_local_entry *local = local_of(entry);
-  el_waiter *waiter;
-  el_holder *other;
-  if (is_orphan(local)) return; /* no waiter is to be told */
-  if (label.len > LABEL_MAX) label.len = 0;
-  other = new_holder(permits, label);
-  begin_report(local->queue->queues);
-  TAILQ_FOREACH(waiter, &local->waiters, link) {
-    waiter->events->saw_other_permits(waiter, other);
+  if (label.len > LABEL_MAX) {
+    if (permits == 0) return;
+    label.len = 0;
   }
-  end_report(local->queue->queues);
-  free(other);
+  key = new_seen_key(permits, label);
+  TAILQ_FOREACH(waiter, &local->waiters, link) { tell_seen_key(waiter, key); }
+  if (permits != 0) {
+    free(key);
+    return;
+  }
+  TAILQ_FOREACH(waiter, &queue->waiting, link) { tell_seen_key(waiter, key); }
+  forget_holder(queue);
+  queue->holder = key;
 }
 
 /* ---- serve ---- */
@@ -1253,9 +1243,9 @@ void el_local_queues_leave_cluster(el_local_queues *queues,
 
 el_local_queues *el_local_queues_new(el_session *session,
                                      const el_handoff_limits *limits) {
-  static const el_entry_events entry_events = {
-      granted, failed,     must_restart,      lost,     released,
-      stepped, saw_holder, saw_other_permits, pick_slot};
+  static const el_entry_events entry_events = {granted, failed,   must_restart,
+                                               lost,    released, stepped,
+                                               saw_key, pick_slot};
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->session = session;
   queues->limits = *limits;

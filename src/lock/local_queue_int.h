@@ -45,7 +45,7 @@ struct el_local_queue {
   TAILQ_HEAD(el_local_entry_list, el_local_entry) entries;
   /* what a read has returned last, for waiters that join later; NULL: nothing since the last
    * grant */
-  el_holder *holder;
+  el_seen_key *holder;
   uint32_t slot;    /* EL_MODE_MULTI: as in el_queue_key */
   uint32_t held_ms; /* when a hold ended last: the low bits of el_now_ms */
   uint16_t permits; /* EL_MODE_PERMIT: number of permits */

@@ -11,12 +11,12 @@
 #include "lock/local_queue.h"
 #include "lock/task.h"
 
-/* What answers have told about keys of other clients. The I/O thread sets the fields; any thread
+/* What answers have told about keys of other clients: [0] about the holder, during the wait only;
+ * [1] about a key with another number of permits. The I/O thread sets the elements; any thread
  * takes and frees what they point to. */
-typedef struct sightings {
-  _Atomic(el_holder *) holder; /* during the wait only */
-  _Atomic(el_holder *) other_permits;
-} sightings;
+typedef struct seen_keys {
+  _Atomic(el_seen_key *) keys[2];
+} seen_keys;
 
 struct el_lock {
   el_task task;     /* its events are el_lock_event */
@@ -46,7 +46,7 @@ struct el_lock {
    * completed. If the lock was held, it is written before EL_LOCK_RELEASED is completed. */
   el_error *err; /* why the wait or the release failed; NULL: it did not */
 
-  _Atomic(sightings *) seen; /* NULL until the first; then constant */
+  _Atomic(seen_keys *) seen; /* NULL until the first; then constant */
 
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; used by any thread */
   /* runs run_start, later run_move_max_hold_end */
@@ -74,8 +74,8 @@ void el_lock_unref(el_lock *lk) {
   el_bytes_free(lk->waiter.name);
   el_bytes_free(lk->waiter.value);
   free(lk->err);
-  free(el_lock_take_holder(lk));
-  free(el_lock_take_other_permits(lk));
+  free(el_lock_take_seen_key(lk, false));
+  free(el_lock_take_seen_key(lk, true));
   free(lk->seen);
   free(lk);
 }
@@ -216,7 +216,7 @@ static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_write_order_init(&lk->writes.order, grant->mod_rev);
   el_bytes_free(waiter->value);
   waiter->value = (el_bytes){0};
-  free(el_lock_take_holder(lk));
+  free(el_lock_take_seen_key(lk, false));
   begin_hold(lk, lk->max_hold_ms);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_completion_complete(&lk->task.completion, EL_LOCK_DECIDED);
@@ -265,32 +265,21 @@ static int64_t mod_rev(const el_waiter *waiter) {
              : el_write_order_handoff_rev(&lk->writes.order);
 }
 
-static sightings *sightings_of(el_waiter *waiter) {
+static void on_saw_key(el_waiter *waiter, const el_seen_key *key) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
-  if (lk->seen == NULL) {
-    atomic_store(&lk->seen, el_alloc(sizeof(sightings)));
+  size_t size = sizeof *key + key->len;
+  seen_keys *seen = lk->seen;
+  if (seen == NULL) {
+    seen = el_alloc(sizeof *seen);
+    atomic_store(&lk->seen, seen);
   }
-  return lk->seen;
-}
-
-static el_holder *copy_holder(const el_holder *holder) {
-  size_t size = sizeof *holder + holder->len;
-  return memcpy(el_alloc(size), holder, size);
-}
-
-static void on_saw_holder(el_waiter *waiter, const el_holder *holder) {
-  sightings *seen = sightings_of(waiter);
-  free(atomic_exchange(&seen->holder, copy_holder(holder)));
-}
-
-static void on_saw_other_permits(el_waiter *waiter, const el_holder *other) {
-  sightings *seen = sightings_of(waiter);
-  free(atomic_exchange(&seen->other_permits, copy_holder(other)));
+  free(atomic_exchange(&seen->keys[key->permits != 0],
+                       memcpy(el_alloc(size), key, size)));
 }
 
 static const el_waiter_events waiter_events = {
-    on_granted,   on_failed, on_lost,       on_released,         on_done,
-    max_hold_end, mod_rev,   on_saw_holder, on_saw_other_permits};
+    on_granted, on_failed,    on_lost, on_released,
+    on_done,    max_hold_end, mod_rev, on_saw_key};
 
 /* ---- commands, on the I/O thread ---- */
 
@@ -486,14 +475,10 @@ bool el_lock_drop(el_lock *lk) {
 
 bool el_lock_waited(const el_lock *lk) { return lk->waiter.has_waited; }
 
-el_holder *el_lock_take_holder(el_lock *lk) {
-  sightings *seen = lk->seen;
-  return seen != NULL ? atomic_exchange(&seen->holder, NULL) : NULL;
-}
-
-el_holder *el_lock_take_other_permits(el_lock *lk) {
-  sightings *seen = lk->seen;
-  return seen != NULL ? atomic_exchange(&seen->other_permits, NULL) : NULL;
+el_seen_key *el_lock_take_seen_key(el_lock *lk, bool has_other_permits) {
+  seen_keys *seen = lk->seen;
+  return seen != NULL ? atomic_exchange(&seen->keys[has_other_permits], NULL)
+                      : NULL;
 }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }

@@ -57,14 +57,14 @@ void el_counters_add(el_counters *counters, size_t offset, int64_t n);
 /* el_counters_read copies all counters into |stats|. @thread any */
 void el_counters_read(const el_counters *counters, el_stats *stats);
 
-/* el_holder is what an answer has told about the key of another client: of the holder of the lock,
- * or of a semaphore whose number of permits is another one. */
-typedef struct el_holder {
+/* el_seen_key is what an answer has told about the key of another client: of the holder of the
+ * lock, or of a semaphore whose number of permits is another one. */
+typedef struct el_seen_key {
   int64_t seen_ms;  /* when the answer came (el_now_ms) */
   uint16_t permits; /* the other number of permits; 0: that of the holder */
   size_t len;
   char label[]; /* the value of the key, |len| bytes */
-} el_holder;
+} el_seen_key;
 
 /* EL_COUNT adds |n| to the counter |field| of el_stats. */
 #define EL_COUNT(counters, field, n) \

@@ -51,10 +51,8 @@ typedef struct el_waiter_events {
   /* Returns the mod_rev with which the write order of the next hold begins if the key is handed off
    * (write_order.h). -1: the key must not be handed off. */
   int64_t (*mod_rev)(const el_waiter *waiter);
-  /* A read has returned |holder|. */
-  void (*saw_holder)(el_waiter *waiter, const el_holder *holder);
-  /* An answer shows a key of the semaphore with another number of permits. */
-  void (*saw_other_permits)(el_waiter *waiter, const el_holder *other);
+  /* An answer has shown |key|. */
+  void (*saw_key)(el_waiter *waiter, const el_seen_key *key);
 } el_waiter_events;
 
 /* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |is_share_only| are

@@ -197,26 +197,18 @@ static el_nret l_lock_waited(lua_State *L) {
   return 1;
 }
 
-static el_nret push_holder(lua_State *L, el_holder *holder) {
-  if (holder == NULL) return 0;
-  lua_pushlstring(L, holder->label, holder->len);
-  el_lua_push_seconds(L, el_now_ms() - holder->seen_ms);
-  lua_pushinteger(L, holder->permits);
-  free(holder);
+/* lock:take_seen_key(has_other_permits) returns the value of the holder's key, or of a key of the
+ * semaphore that has another number of permits; how many seconds ago the client has read it; and
+ * this number of permits, or 0. Returns nothing if the client has read no such key since the last
+ * call. */
+static el_nret l_lock_take_seen_key(lua_State *L) {
+  el_seen_key *key = el_lock_take_seen_key(check_lock(L), lua_toboolean(L, 2));
+  if (key == NULL) return 0;
+  lua_pushlstring(L, key->label, key->len);
+  el_lua_push_seconds(L, el_now_ms() - key->seen_ms);
+  lua_pushinteger(L, key->permits);
+  free(key);
   return 3;
-}
-
-/* lock:take_holder() returns the value of the holder's key, and how many seconds ago the client has
- * read it. Returns nothing if the client has not read it since the last call. */
-static el_nret l_lock_take_holder(lua_State *L) {
-  return push_holder(L, el_lock_take_holder(check_lock(L)));
-}
-
-/* lock:take_other_permits() returns the value of a key of the semaphore that has another number of
- * permits, how many seconds ago the client has read it, and this number. Returns nothing if the
- * client has read no such key since the last call. */
-static el_nret l_lock_take_other_permits(lua_State *L) {
-  return push_holder(L, el_lock_take_other_permits(check_lock(L)));
 }
 
 /* lock:held_rev() returns a revision at which the lock was held: see el_lock_held_rev. */
@@ -308,8 +300,7 @@ void el_lua_open_lock(lua_State *L) {
       {"held_for", l_lock_held_for},
       {"loss", l_lock_loss},
       {"waited", l_lock_waited},
-      {"take_holder", l_lock_take_holder},
-      {"take_other_permits", l_lock_take_other_permits},
+      {"take_seen_key", l_lock_take_seen_key},
       {"held_rev", l_lock_held_rev},
       {"token", l_lock_token},
       {"lease", l_lock_lease},
