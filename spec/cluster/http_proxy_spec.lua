@@ -133,10 +133,7 @@ local ANSWERS = {
 describe("while a proxy answers all calls with", function()
   scripted_client { ttl = wait.ttl(9) }
 
-  after_each(function()
-    server:pass()
-    clear_etcd()
-  end)
+  after_each(clear_etcd)
 
   local METHODS = { "Txn", "Watch", "LeaseGrant", "LeaseKeepAlive" }
 

@@ -79,7 +79,7 @@ describe("a token", function()
     end)
 
     it("from etcd " .. what .. ' fails calls with "unauthenticated" and is not shown', function()
-      local server = Scripted.start(etcd:endpoint())
+      local server = clients.scripted(etcd:endpoint())
       server:extend("Authenticate", "\18" .. string.char(#token) .. token)
       local child = run(server:endpoint(), "locker", "")
       local message = child:expect "^lock\t(.*)\tunauthenticated$"
@@ -91,7 +91,7 @@ describe("a token", function()
   end
 
   it('from etcd that is empty fails calls with "unauthenticated"', function()
-    local server = Scripted.start(etcd:endpoint())
+    local server = clients.scripted(etcd:endpoint())
     server:forge("Authenticate", "")
     local child = run(server:endpoint(), "locker", "")
     assert.matches("the answer to Authenticate has no token",

@@ -111,7 +111,7 @@ describe("a revoked permission", function()
   end)
 
   it('ends a wait as "denied" if etcd refuses its watch; the holder keeps the lock', function()
-    local server = Scripted.start(etcd:endpoint())
+    local server = clients.scripted(etcd:endpoint())
     local client = connect { endpoints = server:endpoint() }
     local other = connect { user = "root", password = secured.ROOT }
     local lock = assert(other:lock "a")

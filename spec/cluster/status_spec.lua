@@ -102,7 +102,6 @@ describe("status", function()
   end)
 
   it("returns the state of a member that requires a token, if the others are down", function()
-    local server = clients.scripted()
     server:answer("Status", "before", 3, "etcdserver: user name is empty", 1)
     local client = connect {
       endpoints = { "127.0.0.1:1", "127.0.0.1:2", server:endpoint() }, user = "a", password = "b",

@@ -6,8 +6,6 @@
 local SILENCE = 0.8 -- seconds; longer than the 0.6 s after which the client gave up a write
 local ATTEMPT = 5 -- seconds; half of the limit of a write here
 
-after_each(function() etcd:del_all(prefix) end)
-
 local function key(i) return prefix .. "data/" .. i end
 
 -- Returns a client with |opts|, and |n| locks that it holds. In the next seconds the client sends
@@ -140,28 +138,28 @@ end)
 -- Regression 041. If the answer to one request was lost, the client stopped its request queue and
 -- reported etcd as unreachable, although etcd had answered later requests.
 
--- Returns a scripted server, its client, and the lock "a", which the client holds. In the next
--- seconds the client sends no request of its own accord.
+-- Returns the lock "a", which `client` holds. In the next seconds `client` sends no request of its
+-- own accord.
 local function holding_one(fail_fast)
-  local server, client = clients.through_scripted { ttl = 60, fail_fast = fail_fast }
+  scripted_client { ttl = 60, fail_fast = fail_fast }
   local lock = assert(client:lock "a")
   clients.await_watched(client, lock)
-  return server, client, lock
+  return lock
 end
 
--- Waits until |server| holds back one answer. Then makes a later request of |client|, which
+-- Waits until `server` holds back one answer. Then makes a later request of `client`, which
 -- succeeds.
-local function answer_another(server, client)
+local function answer_another()
   wait.eventually(function() return server:held "Txn" == 1 end)
   wait.sleep(0.002) -- until the clock shows a later time for the next request
   assert(client:ping())
 end
 
 it("one lost answer is no outage if etcd answered a later request", function()
-  local server, client, lock = holding_one(false)
+  local lock = holding_one(false)
   server:hold_back "Txn"
   local write = clients.start_put(client, lock, prefix .. "data", "new", 10)
-  answer_another(server, client)
+  answer_another()
   clients.assert_unheard(write)
   for _ = 1, 100 do -- a wrongly detected outage would be reported right after the write
     assert.is_nil(client._core:outage())
@@ -171,11 +169,11 @@ end)
 
 -- With fail_fast, a call fails as soon as its first attempt is given up.
 it("with fail_fast, lock fails after one attempt if etcd falls silent", function()
-  local server, client = holding_one(true)
+  holding_one(true)
   local enqueues = client:stats().enqueues
   server:hold_back "Txn"
   local asked = assert(client:lock_async "b")
-  answer_another(server, client)
+  answer_another()
   server:hold_back("Txn", -1)
   assert_fails("unavailable", clients.ended(asked))
   assert.equal(1, client:stats().enqueues - enqueues)

@@ -37,7 +37,7 @@ end)
 
 it('a pending release ends as "lost" if another cluster is found', function()
   local etcd = Etcd.start()
-  local server = Scripted.start(etcd:endpoint())
+  local server = clients.scripted(etcd:endpoint())
   -- The client renews its lease every second, and finds the other cluster when it does.
   local child = remote.start { endpoints = server:endpoint(), prefix = prefix, ttl = 3 }
   remote.take(child, "a")

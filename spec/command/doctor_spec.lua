@@ -47,7 +47,7 @@ describe("etcdlock doctor", function()
 
   it("tells whether etcdlock is tested with a member's version, and works without it", function()
     local etcd = Etcd.start { tls = false }
-    local server = Scripted.start(etcd:endpoint())
+    local server = clients.scripted(etcd:endpoint())
     local here = { "--endpoints", server.address, "--prefix", prefix }
     assert.matches("\n  ok     etcdlock [%d.]+ is tested with etcd 3%.%d\n", (doctor(here, {})))
     server:extend("Status", protobuf.bytes(2, "3.99.0"))

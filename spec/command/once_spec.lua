@@ -167,7 +167,6 @@ describe("etcdlock run --once-per", function()
 
   -- Regression 248. The command had succeeded, its run was recorded, and the exit status was 70.
   it("exits with 0 if a run is recorded, and the lock is lost after it", function()
-    local server = clients.scripted()
     local options = { LONG, "--endpoints", server.address }
     local job = start(options, "echo ready; read line")
     job:expect "^ready"

@@ -5,8 +5,6 @@
 -- own, so the call could take 10 s.
 scripted_client { ttl = 60 }
 
-after_each(function() etcd:del_all(prefix) end)
-
 describe("election:leader", function()
   it("ends within 5.25 s if only its first request is answered", function()
     for i = 1, 5 do etcd:put(prefix .. "boss/data" .. i, "x") end

@@ -53,7 +53,6 @@ describe("an observer whose election has no leader", function()
   end)
 
   it("reports that after its watch was broken meanwhile", function()
-    local server = clients.scripted()
     observer = assert(connect { endpoints = server:endpoint() }:election "boss"):observe()
     local lock = assert(mine:campaign "1")
     assert.equal("1", (observer:next(10)))

@@ -228,13 +228,9 @@ describe("an observer", function()
 end)
 
 describe("an observer with a broken watch", function()
-  local server
   local NO_LEADER = "etcdserver: no leader"
 
-  before_each(function()
-    server = clients.scripted()
-    observe_through(server)
-  end)
+  before_each(function() observe_through(server) end)
 
   it("continues with the current leader, and reports none twice and none older", function()
     local lock = assert(mine:campaign "1")

@@ -10,7 +10,7 @@ before_each(function()
 end)
 
 describe("lock:proclaim", function()
-  local server, election, lock
+  local election, lock
 
   -- Makes proclaim(|value|) fail. Its transaction reaches etcd only when |server| delivers it.
   local function proclaim_late(value)
@@ -19,7 +19,6 @@ describe("lock:proclaim", function()
   end
 
   before_each(function()
-    server = clients.scripted()
     local cut_off = connect { endpoints = server:endpoint() }
     election = assert(cut_off:election "boss")
     lock = assert(election:campaign "first")

@@ -91,7 +91,7 @@ describe("a lost hold reports the cause of the loss, not later failures,", funct
   }
   for name, await_loss in pairs(watched_by) do
     it(name, function()
-      local server, client = clients.through_scripted { ttl = 2 }
+      scripted_client { ttl = 2 }
       local lock
       local function fail(text)
         for _, method in ipairs { "LeaseKeepAlive", "LeaseGrant", "Txn" } do
@@ -154,7 +154,7 @@ it("unlock and check name a stopped process as cause of the loss", function()
 end)
 
 it("control characters in a server's text are escaped", function()
-  local server, client = clients.through_scripted()
+  scripted_client()
   server:answer("Txn", "before", error_rows.STATUS.PERMISSION_DENIED,
     "etcdserver: \27[31mred\27[0m \7 bell")
   local message = assert_fails("denied", client:lock "a")

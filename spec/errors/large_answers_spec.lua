@@ -11,11 +11,6 @@ local LARGE = protobuf.bytes(99, ("x"):rep(33 * 2 ^ 20))
 
 scripted_client { ttl = 60 }
 
-after_each(function()
-  server:pass()
-  etcd:del_all(prefix)
-end)
-
 -- Asserts that |call| with the arguments |...| fails because of a large answer.
 local function assert_too_large(call, ...)
   local message = assert_fails("invalid", clients.answered(call, ...))

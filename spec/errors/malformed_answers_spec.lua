@@ -5,11 +5,6 @@
 -- expected responses, or was nested thousands of levels deep, crashed the process.
 scripted_client { ttl = 5 }
 
-after_each(function()
-  server:pass()
-  etcd:del_all(prefix)
-end)
-
 -- ---- messages ----
 
 local SUCCEEDED = protobuf.number(2, 1)

@@ -5,11 +5,6 @@
 -- "free".
 scripted_client { ttl = 5 }
 
-after_each(function()
-  server:pass()
-  etcd:del_all(prefix)
-end)
-
 -- The fields of an answer to a transaction (TxnResponse in src/etcd/etcd.proto).
 local FIELDS = {
   { "the header", "1" }, { "the cluster ID", "1.1" }, { "the member ID", "1.2" },

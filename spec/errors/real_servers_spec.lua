@@ -45,7 +45,6 @@ end
 
 describe("etcd", function()
   it('answers "lease not found" for a revoked lease, and the client gets a new one', function()
-    local server = clients.scripted()
     local client = connect(server:endpoint())
     assert(client:lock "a"):unlock()
     local lease = client:lease()
@@ -57,7 +56,6 @@ describe("etcd", function()
   end)
 
   it('without authentication answers "not enabled" to a user, and locks are granted', function()
-    local server = clients.scripted()
     local client = connect(server:endpoint(), { user = "somebody", password = "secret" })
     assert(client:lock "a"):unlock()
     assert_heard(server, "Authenticate", "FAILED_PRECONDITION",
@@ -86,7 +84,6 @@ describe("etcd", function()
   end)
 
   it('refuses values of 1.6 and 3 MB as too large, and put fails with "invalid"', function()
-    local server = clients.scripted()
     local lock = assert(connect(server:endpoint()):lock "a")
     local _, message, code = lock:put(prefix .. "data", ("v"):rep(1600000))
     assert_told(server, assert_heard(server, "Txn", "INVALID_ARGUMENT",

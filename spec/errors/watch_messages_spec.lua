@@ -11,8 +11,6 @@ before_each(function()
   lock = assert(other:lock "a")
 end)
 
-after_each(function() etcd:del_all(prefix) end)
-
 -- ---- messages ----
 
 local DENIED = "etcdserver: permission denied"

@@ -45,10 +45,6 @@ local function assert_none_fails(round)
 end
 
 describe("concurrent lock_async calls", function()
-  local server
-
-  before_each(function() server = clients.scripted() end)
-
   it("need at most 50 round trips for 100 names, with a key and token each", function()
     local client = connect { endpoints = server:endpoint() }
     assert(client:lock "warm"):unlock()
@@ -220,7 +216,6 @@ end)
 -- While etcd is unreachable, one request probes it and all others wait. After the first answer, no
 -- request may wait for another one.
 it("after an outage, ping does not wait for another unanswered request", function()
-  local server = clients.scripted()
   local client = connect { endpoints = server:endpoint() }
   assert(client:lock "warm"):unlock()
   assert_none_fails(function()

@@ -10,8 +10,6 @@ local KEY = prefix .. "x"
 
 scripted_client { ttl = 60, handoff_time = 60 }
 
-after_each(function() etcd:del_all(prefix) end)
-
 -- Runs |fn|(go) in an event loop; go(other) starts another coroutine.
 local function run(fn)
   local loop = cqueues.new()
@@ -116,7 +114,7 @@ describe("a late get", function()
   for what, row in pairs(ENDS) do
     it("returns the code for the end of its hold: " .. what, function()
       local code, end_hold = row[1], row[2]
-      local server, client = clients.through_scripted { ttl = 60 }
+      scripted_client { ttl = 60 }
       local loop, answers = cqueues.new(), {}
       loop:wrap(function()
         for i = 1, 5 do
@@ -152,11 +150,7 @@ end)
 describe("a hold that is ended by", function()
   before_each(function() scripted_client { ttl = 60 } end)
 
-  after_each(function()
-    clients.close_all()
-    etcd:del_all(prefix)
-    etcd:revoke_all()
-  end)
+  after_each(clear_etcd)
 
   local CALLS = {
     put = function(lock) return lock:put(KEY, "2") end,

@@ -178,11 +178,6 @@ end)
 
 -- A plain lock orders its guarded writes by its own key, and a write lock by a marker key.
 local function test_late_put_before_handoff(mode)
-  local server = clients.scripted()
-  finally(function()
-    clients.close_all()
-    etcd:del(prefix .. "data")
-  end)
   local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
   local lock = assert(client[mode](client, "a"))
   local asked = assert(client[mode .. "_async"](client, "a", { owner = "next" }))
@@ -207,11 +202,6 @@ for _, mode in ipairs { "lock", "write_lock" } do
 end
 
 it("puts in flight or queued at unlock have no effect", function()
-  local server = clients.scripted()
-  finally(function()
-    clients.close_all()
-    etcd:del(prefix .. "data")
-  end)
   for _, seconds in ipairs { 0.5, 5 } do
     local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
     local lock = assert(client:write_lock "a")

@@ -3,7 +3,6 @@
 -- Needs: one plain member.
 
 local UNAVAILABLE = error_rows.STATUS.UNAVAILABLE
-local server -- what stands before etcd
 
 describe("the hold deadline", function()
   -- Seconds. The hold deadline counts from when the lease was requested, or a keepalive was sent.
@@ -13,7 +12,6 @@ describe("the hold deadline", function()
   local slow, client
 
   before_each(function()
-    server = Scripted.start(etcd:endpoint())
     slow = Swallow.start(server:endpoint())
     slow:slow(LATE)
     client = connect { endpoints = slow:endpoint(), ttl = TTL }
@@ -60,8 +58,6 @@ end)
 
 describe("a client", function()
   local client
-
-  before_each(function() server = Scripted.start(etcd:endpoint()) end)
 
   -- Lets the server forward all calls of |method|, and drop etcd's answers.
   local function mute(method) server:answer(method, "never", UNAVAILABLE) end

@@ -271,7 +271,6 @@ end)
 -- Returns a client during the lock delay of a hold that it has lost, and its server, on which etcd
 -- applies each transaction, but answers that it has timed out.
 local function lose_hold()
-  local server = clients.scripted()
   local client = connect { endpoints = server:endpoint(), ttl = TTL, lock_delay = 60 }
   local lock = assert(client:lock "of-lost")
   server:answer("LeaseKeepAlive", "never", 0, "")

@@ -237,11 +237,6 @@ end)
 -- returned "timeout", which is not one of its codes. If another owner of the client waited for etcd
 -- as well, try_lock returned "locked".
 describe("a try", function()
-  after_each(function()
-    server:pass()
-    etcd:del_all(prefix)
-  end)
-
   -- Pings etcd with |client| until the pending lock |asked| is decided. Returns the results of
   -- |asked|.
   local function ended_beside_pings(asked)
@@ -313,8 +308,6 @@ describe("a lock that lingers", function()
   local TTL = 5
 
   before_each(function() scripted_client { ttl = TTL } end)
-
-  after_each(function() etcd:del_all(prefix) end)
 
   for _, mode in ipairs { "lock", "write_lock" } do
     it("passes to another client within TTL / 3 + 1 s, " .. mode,

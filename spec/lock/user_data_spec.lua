@@ -208,7 +208,6 @@ describe("an entry that somebody overwrote with another lease or none", function
 
   -- Returns a client whose watches get no answer: it learns of the key only by its requests.
   local function unwatched()
-    local server = clients.scripted()
     local deaf = connect { endpoints = server:endpoint() }
     assert(deaf:lock "first"):unlock()
     server:answer("Watch", "never", 14, "")
@@ -242,7 +241,6 @@ describe("an entry that somebody overwrote with another lease or none", function
   end)
 
   it('is told "replaced" to its holder by the next read of the key, without a watch', function()
-    local server = clients.scripted()
     local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
     assert(deaf:lock "first"):unlock()
     server:answer("Watch", "never", 14, "")
@@ -304,7 +302,6 @@ describe("a key without a lease that has the name of the client's own key", func
   end
 
   it("ends a hold as \"deleted\", if it takes the place of the key of the hold", function()
-    local server = clients.scripted()
     local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
     assert(deaf:lock "first"):unlock()
     server:answer("Watch", "never", 14, "")

@@ -22,7 +22,6 @@ end
 
 describe("a cached watch", function()
   it("serves the next wait for the same key", function()
-    local server = clients.scripted()
     waiter = connect { endpoints = server:endpoint() }
     -- Asserts that a wait for |name| starts |count| watches, or one more, of the client's own key.
     local function assert_begins(count, name)
@@ -38,7 +37,6 @@ describe("a cached watch", function()
   end)
 
   it("reports a deletion to the next wait, also after its stream broke", function()
-    local server = clients.scripted()
     waiter = connect { endpoints = server:endpoint() }
     for round = 1, 10 do
       pass("a", holder, waiter)

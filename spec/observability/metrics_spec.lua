@@ -175,7 +175,7 @@ describe("the metrics of a client", function()
   end)
 
   it("are 0 for a known leader while etcd does not answer the observer", function()
-    local server, client = clients.through_scripted { metrics = true }
+    scripted_client { metrics = true }
     clients.keep(assert(other:election "a":campaign "other"))
     local observer = (client:election "a":observe())
     assert.equal("other", (observer:next(10)))

@@ -106,11 +106,11 @@ describe("a read hold", function()
 end)
 
 describe("lock:downgrade", function()
-  local server, lock
+  local lock
 
   before_each(function()
     -- With a TTL of 60 s no lease proof, which could take a scripted answer, is due in the test.
-    server, client = clients.through_scripted { ttl = 60 }
+    client = connect { endpoints = server:endpoint(), ttl = 60 }
     lock = assert(client:write_lock "a")
     clients.await_watched(client, lock)
   end)

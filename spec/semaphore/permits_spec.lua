@@ -196,11 +196,10 @@ end)
 -- 65,536 older keys, it counted 0 and took a permit. In this test the scripted server answers
 -- instead of etcd, because etcd may need more than the 2 s of a try to list so many keys.
 describe("try_lock behind 65,536 permit keys", function()
-  local server, pool
+  local pool
 
   before_each(function()
-    local client
-    server, client = clients.through_scripted { ttl = 60 }
+    scripted_client { ttl = 60 }
     assert(client:lock "warm"):unlock()
     pool = assert(client:semaphore("pool", 1))
   end)

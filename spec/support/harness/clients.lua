@@ -194,13 +194,6 @@ function M.scripted(endpoint)
   return servers[#servers]
 end
 
--- Returns a scripted server in front of the suite's etcd, and a client of this server with
--- |options|.
-function M.through_scripted(options)
-  local server = M.scripted()
-  return server, M.connector(options) { endpoints = server:endpoint() }
-end
-
 -- Fails unless |use| leaves no key with |prefix| and no lease in |etcd|. |use| uses and closes a
 -- client, and returns the time at which the close began. If the close took 0.5 s or longer, it has
 -- not waited for etcd's answer, and |use| is repeated.

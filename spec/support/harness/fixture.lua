@@ -9,7 +9,9 @@
 --   NONE             connect { ttl = NONE } connects it without an option that has a default here
 --   client_options   client_options { ttl = 60 } sets options of all these clients: for the file,
 --                    or in before_each for the test. A function returns the options at each connect
---   scripted_client  does the same, and makes `client` a client of the scripted server `server`
+--   server           a scripted server in front of `etcd`. After a test that has used it, all keys
+--                    with the prefix are deleted
+--   scripted_client  sets options, too, and makes `client` a client of `server`
 --   with_nginx       with_nginx { ... } runs nginx (see Nginx.start) around the tests of a block as
 --                    `nginx`. By default its client is one of etcd with the prefix
 --   clear_etcd       for after_each, if the tests leave keys and leases in etcd
@@ -173,10 +175,14 @@ local function begin_test()
   }
 end
 
+-- After a test that had a scripted server, etcd may have keys that the client could not delete.
 local function end_test()
+  local scripted = rawget(env, "server")
   of_test = of_file
   for name in pairs(OF_TEST) do env[name] = nil end
+  if scripted then scripted:pass() end -- so that the clients can revoke their leases
   close(open)
+  if scripted then suite.etcd():del_all(suite.prefix()) end
 end
 
 -- Makes busted close after each test what the test has opened.
