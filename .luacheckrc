@@ -14,7 +14,7 @@ files["spec"] = { std = "+busted" }
 -- The globals of spec/support/harness/fixture.lua.
 files["spec/**/*_spec.lua"] = {
   read_globals = {
-    "Certs", "Etcd", "NONE", "Nginx", "Scripted", "Stage", "Swallow", "assert_fails",
+    "Certs", "Etcd", "NONE", "Nginx", "Stage", "Swallow", "assert_fails",
     "client_options", "clients", "cluster", "command", "connect", "documents",
     "election_stories", "error_rows", "etcd", "etcdlock", "exposition", "go_programs", "http",
     "json", "kind_stories", "leaks", "locales", "loops", "loss_stories", "make", "matrix",

@@ -17,11 +17,6 @@ setup(function()
   etcd, forgetful = all[1], all[2]
 end)
 
-teardown(function()
-  etcd:stop()
-  forgetful:stop()
-end)
-
 local function options(changes) return secured.options(etcd, prefix, changes) end
 
 client_options(options)
@@ -250,10 +245,6 @@ describe("simple tokens and JWT that live for 2 s", function()
     local all = secured.start_all(prefix, {
       { args = { "--auth-token-ttl", ("%d"):format(LIFE) } }, { args = signed() },
     })
-    finally(function()
-      proc.destroy_children()
-      for _, one in ipairs(all) do one:stop() end
-    end)
     local joins = {}
     for i, one in ipairs(all) do joins[i] = start(one) end
     for _, join in ipairs(joins) do join() end

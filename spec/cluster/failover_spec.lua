@@ -159,7 +159,6 @@ describe("a client of a member without a quorum", function()
     local _, alone = cluster.leader_of(etcd)
     local next_ones = { listener(), listener() }
     finally(function()
-      proc.destroy_children()
       for _, one in ipairs(next_ones) do one.close() end
     end)
     local function start(i)

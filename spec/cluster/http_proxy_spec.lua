@@ -32,7 +32,6 @@ describe("an nginx with grpc_pass", function()
     ]]):format(endpoint.limited, LIMIT, etcd_address, endpoint.refusing, etcd_address),
       locations = { ["/status"] = [[ shared:set("status", tonumber(ngx.var.arg_it)) ]] } }
   end)
-  teardown(function() nginx:stop() end)
   after_each(clear_etcd)
 
   local function lock_all(client, opts)

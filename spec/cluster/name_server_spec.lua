@@ -44,7 +44,6 @@ end
 after_each(function()
   proc.destroy_children()
   if names then names:stop() end
-  proxy:stop()
   clear_etcd()
 end)
 

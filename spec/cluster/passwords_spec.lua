@@ -29,10 +29,7 @@ setup(function()
   end
 end)
 
-teardown(function()
-  for _, etcd in pairs(etcds) do etcd:stop() end
-  files:remove()
-end)
+teardown(function() files:remove() end)
 
 -- Returns how many Authenticates the members of |etcd| have received.
 local function authentications(etcd)
@@ -142,7 +139,6 @@ describe("a client with a password", function()
   -- An etcd does not answer a call whose token has a higher raft index than its own.
   it("replaces its token when etcd was wiped and set up again", function()
     local etcd = secured.start(prefix)
-    finally(function() etcd:stop() end)
     for i = 1, 50 do etcd:put(prefix .. "filler", "v" .. i) end
     local client = connect { endpoints = etcd:endpoint() }
     assert(client:ping())

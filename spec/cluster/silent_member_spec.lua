@@ -60,7 +60,6 @@ describe("a client", function()
   -- now to open. So a silent member was left only after twice the age of the connection.
   it("leaves a silent member in time, although only keepalives have used its connection", function()
     local second = Swallow.start(etcd:endpoint(2))
-    finally(function() second:stop() end)
     local client = connect { endpoints = { silent:endpoint(), second:endpoint() }, ttl = 6 }
     assert(client:lock "a"):unlock()
     local function await_keepalive()

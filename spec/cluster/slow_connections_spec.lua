@@ -5,16 +5,10 @@
 -- and all calls were cancelled and sent again if no answer came for 0.6 s, for ever. So on a line
 -- with a round trip of more than 0.6 s no lock was granted. With one endpoint, a connection that
 -- had fallen silent was used until the holds were lost, although a new one would have worked.
-local proxy, scripted
+local proxy
 
 before_each(function() proxy = Swallow.start(suite.endpoint()) end)
-after_each(function()
-  clients.close_all()
-  proxy:stop()
-  if scripted then scripted:stop() end
-  scripted = nil
-  etcd:del_all(prefix)
-end)
+after_each(clear_etcd)
 
 -- Asserts that a lock with |ttl| is granted on a line where each answer takes |delay|, and is held
 -- for |hold|; all in seconds.
@@ -49,12 +43,11 @@ end)
 -- passed, although the member was only slow. On a disk that takes 0.7 s for a write, leases and
 -- locks were requested several times: the first lock took twice as long as with `etcdctl lock`.
 it("a lease is requested once if its grant takes 1.8 s", function()
-  scripted = Scripted.start(suite.endpoint())
-  scripted:hold_back "LeaseGrant"
-  local client = connect { endpoints = scripted:endpoint(), ttl = 30 }
+  scripted_client { ttl = 30 }
+  server:hold_back "LeaseGrant"
   local pending = client:lock_async("a", { timeout = 20 })
   wait.sleep(1.8)
-  scripted:tell "LeaseGrant"
+  server:tell "LeaseGrant"
   assert.is_true(wait.eventually(function() return (pending:step()) end, 10, "a lock"):held())
   assert.equal(1, client:stats().grants)
 end)
@@ -198,10 +191,6 @@ it("the first wait without a timeout goes on if a connection is opened after 3 s
   local pending = connect({ endpoints = "http://127.0.0.1:" .. number }):lock_async "a"
   wait.sleep(3)
   local late = Swallow.start(suite.endpoint(), number)
-  finally(function()
-    clients.close_all() -- before the proxy stops, so that the lease is revoked
-    late:stop()
-  end)
   late:slow(1.5)
   wait.eventually(function()
     local lock, message = pending:step()
@@ -213,9 +202,8 @@ end)
 -- Regression 239. The first wait without a timeout failed after 30 s, although etcd had answered
 -- that it had no leader.
 it("a wait without a timeout has no limit if etcd has answered that it has no leader", function()
-  scripted = Scripted.start(suite.endpoint())
-  scripted:answer("LeaseGrant", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
-  local client = connect { endpoints = scripted:endpoint() }
+  scripted_client()
+  server:answer("LeaseGrant", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
   local pending = client:lock_async "a"
   wait.eventually(function() return client._core:wait_limit() == math.huge end, 5, "no limit")
   assert.is_false((pending:step()))
@@ -233,8 +221,8 @@ end)
 
 -- Regression 195. The message was "a keepalive was not answered in time".
 it("the loss of a hold names the option if etcd allows one stream on a connection", function()
-  scripted = Scripted.start(suite.endpoint(), 1)
-  local client = connect { endpoints = scripted:endpoint(), ttl = 2 }
+  local narrow = clients.scripted(nil, 1)
+  local client = connect { endpoints = narrow:endpoint(), ttl = 2 }
   local lock = assert(client:lock "a")
   assert(lock:wait_lost(10))
   assert.matches("too few streams on a connection (--max-concurrent-streams)",
@@ -244,12 +232,10 @@ end)
 -- Regression 196. A member that required a token was asked again with the whole time limit, 2 s, so
 -- that status took up to 4 s.
 it("status asks a member again only for the rest of its 2 s", function()
-  scripted = Scripted.start(suite.endpoint())
-  scripted:answer("Status", "before", 3, "etcdserver: user name is empty")
-  proxy:stop()
-  proxy = Swallow.start(scripted:endpoint())
-  local client = connect { endpoints = proxy:endpoint() }
+  server:answer("Status", "before", 3, "etcdserver: user name is empty")
+  local slow = Swallow.start(server:endpoint())
+  local client = connect { endpoints = slow:endpoint() }
   assert(client:ping())
-  proxy:slow(1.4)
+  slow:slow(1.4)
   assert.equal("unavailable", assert(client:status())[1].code)
 end)

@@ -384,7 +384,6 @@ end)
 it("etcdlock doctor reports two clients of which each one waits for a lock of the other", function()
   local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
   local one, two, owner = connect(), connect { elsewhere = true }, { owner = "job" }
-  finally(clients.close_all)
   clients.keep { assert(one:lock("a", owner)), assert(two:lock("b", owner)) }
   clients.keep { assert(one:lock_async("b", owner)), assert(two:lock_async("c", owner)) }
   local before = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
@@ -403,7 +402,6 @@ end)
 -- Regression 224. doctor found only two clients that wait for each other, but not three.
 it("etcdlock doctor reports three clients that wait for each other in a circle", function()
   local connect, names = clients.connector { endpoints = suite.endpoint(), prefix = prefix }, {}
-  finally(clients.close_all)
   local circle = { connect(), connect { elsewhere = true }, connect { elsewhere = true } }
   for i, one in ipairs(circle) do clients.keep(assert(one:lock(tostring(i)))) end
   for i, one in ipairs(circle) do clients.keep(assert(one:lock_async(tostring(i % 3 + 1)))) end
@@ -420,7 +418,6 @@ end)
 it("etcdlock doctor reports no deadlock of elections and semaphores", function()
   local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
   local one, two = connect(), connect { elsewhere = true }
-  finally(clients.close_all)
   clients.keep {
     assert(one:election "a":campaign "1"), assert(two:election "b":campaign "2"),
     assert(one:election "b":campaign_async "1"), assert(two:election "a":campaign_async "2"),

@@ -87,11 +87,6 @@ describe("etcdlock elect", function()
     local listener = command.start(words)
     words[#words + 1] = "--json"
     local for_programs = command.start(words)
-    finally(function()
-      listener:destroy()
-      for_programs:destroy()
-      proxy:stop()
-    end)
     local leadership = assert(connect():election "a":campaign("one", { timeout = 20 }))
     for _ = 1, 2 do
       listener:expect "^one$"

@@ -145,15 +145,11 @@ describe("the example", function()
   end)
 
   it("leader publishes its address, and the next leader's address when it resigns", function()
-    local etcd, first = suite.etcd(), nil
+    local etcd = suite.etcd()
     wait.eventually(function() return etcd:watchers() == 0 end, 5, "no watch of others")
     local follower = start "leader"
-    finally(function()
-      follower:destroy()
-      if first then first:destroy() end
-    end)
     wait.eventually(function() return etcd:watchers() > 0 end, 5, "the follower's watch")
-    first = start("leader", "one:80")
+    local first = start("leader", "one:80")
     local token = first:expect "^I lead with token (%d+), and get ready.$"
     assert.equal(token, (follower:expect "^the leader is one:80 soon, with token (%d+)$"))
     assert.equal(token, (follower:expect "^the leader is one:80, with token (%d+)$"))
@@ -176,7 +172,6 @@ describe("the example", function()
     finally(function()
       etcd:resume()
       etcd:revoke(lease)
-      follower:destroy()
     end)
     etcd:put("leader/" .. lease, "one:80", lease)
     follower:expect "^the leader is one:80"

@@ -101,8 +101,3 @@ describe("an election in nginx", function()
     nginx:assert_no_errors()
   end)
 end)
-
-teardown(function()
-  nginx:stop()
-  proxy:stop()
-end)

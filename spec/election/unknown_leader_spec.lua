@@ -19,11 +19,6 @@ before_each(function()
     :election "boss":observe()
 end)
 
-after_each(function()
-  clients.close_all()
-  proxy:stop()
-end)
-
 local function pack(...) return { n = select("#", ...), ... } end
 
 -- Lets a candidate lead whose value is |value|.

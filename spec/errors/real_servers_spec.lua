@@ -116,7 +116,6 @@ describe("etcd", function()
       :format(prefix, prefix), message)
     assert.same({}, suite.etcd():keys(prefix .. "data"))
     assert.equal(150, #put_many(etcd:endpoint(), 150))
-    etcd:stop()
   end)
 end)
 
@@ -142,10 +141,7 @@ describe("etcd with authentication", function()
     etcd:log_in "root:root"
   end)
 
-  teardown(function()
-    etcd:stop()
-    files:remove()
-  end)
+  teardown(function() files:remove() end)
 
   it("refuses a token older than a role change, and the client gets a new one", function()
     rounds.undisturbed(function(timed, round)

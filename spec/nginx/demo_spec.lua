@@ -88,7 +88,6 @@ describe("the complete nginx configuration", function()
     finally(function()
       nginx:kill "sigterm"
       nginx:wait()
-      etcd:stop()
     end)
     wait.eventually(function() return http.get(own_port, "/").status end, 10, "nginx answers")
     assert.matches("^token %d+\n$", http.get(own_port, "/with_lock").body)

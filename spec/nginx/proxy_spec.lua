@@ -34,8 +34,6 @@ setup(function()
   }
 end)
 
-teardown(function() nginx:stop() end)
-
 local function working() return tonumber(nginx:get("/working").body) end
 
 local function available() return connect():semaphore("proxied", 1):available() end

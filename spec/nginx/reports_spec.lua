@@ -35,8 +35,6 @@ describe("in nginx", function()
     }
   end)
 
-  teardown(function() nginx:stop() end)
-
   it("locks taken in opposite order without a timeout end after 5 s, and name the holder",
     function()
       local first = nginx:begin "/nested?first=a&second=b"

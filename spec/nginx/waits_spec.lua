@@ -199,7 +199,7 @@ describe("in nginx,", function()
     }
   end)
 
-  -- The client of nginx revokes its lease through the scripted server.
+  -- The lease of its client ends before the tests below, which expect no lease.
   teardown(function() nginx:stop() end)
 
   it("a lock outlives a light thread that was ended in unlock", function()

@@ -449,7 +449,6 @@ it("close of a client with two endpoints reports no failover", function()
     log = function(event) events[#events + 1] = event.event end,
   }
   local client, other = connect(), connect { elsewhere = true, log = NONE }
-  finally(clients.close_all)
   local held = assert(other:lock "a")
   local waiter = assert(client:lock_async "a") -- its watch is a call that does not end
   clients.assert_wait(waiter)

@@ -30,8 +30,6 @@ describe("the log function in nginx", function()
     }
   end)
 
-  teardown(function() nginx:stop() end)
-
   -- Returns the next event of the lock |name|; skips the events of other locks.
   local function next_of(name)
     local event

@@ -43,11 +43,6 @@ setup(function()
   }
 end)
 
-teardown(function()
-  nginx:stop()
-  etcd:stop()
-end)
-
 local function url(path) return "http://127.0.0.1:" .. own_port .. path end
 
 local function metrics()

@@ -25,10 +25,6 @@ setup(function()
   etcd, elsewhere, anonymous, plain = all[1], all[2], all[3], all[4]
 end)
 
-teardown(function()
-  for _, one in ipairs { etcd, elsewhere, anonymous, plain } do one:stop() end
-end)
-
 describe("a client with TLS", function()
   it("locks with certificates and a key from files", function()
     assert_works()

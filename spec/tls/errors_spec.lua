@@ -31,11 +31,6 @@ setup(function()
   etcd = all[#list]
 end)
 
-teardown(function()
-  for _, one in pairs(wrong) do one:stop() end
-  etcd:stop()
-end)
-
 -- What is wrong, the code, the pattern of the message, the name of the server in WRONG (nil: etcd),
 -- and the options that differ.
 local CASES = {

@@ -187,10 +187,11 @@ function M.modes_held(client, name)
   return modes
 end
 
--- Starts a server of scripted.lua in front of the etcd at |endpoint| (the suite's) and returns it.
--- close_all stops it after the clients, so that they can revoke their leases.
-function M.scripted(endpoint)
-  servers[#servers + 1] = Scripted.start(endpoint or suite.endpoint())
+-- Starts a server of scripted.lua in front of the etcd at |endpoint| (the suite's), with at most
+-- |max_streams| streams on a connection (any number), and returns it. close_all stops it after the
+-- clients, so that they can revoke their leases.
+function M.scripted(endpoint, max_streams)
+  servers[#servers + 1] = Scripted.start(endpoint or suite.endpoint(), max_streams)
   return servers[#servers]
 end
 

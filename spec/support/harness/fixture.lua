@@ -71,7 +71,6 @@ local MODULES = {
   Certs = "spec.support.servers.certs",
   Etcd = "spec.support.servers.etcd",
   Nginx = "spec.support.servers.nginx",
-  Scripted = "spec.support.servers.scripted",
   Swallow = "spec.support.servers.swallow",
   cluster = "spec.support.servers.cluster",
   http = "spec.support.servers.http",
