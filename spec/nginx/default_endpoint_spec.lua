@@ -21,16 +21,12 @@ local function is_default_used()
 end
 
 describe("in nginx the message about an unreachable etcd", function()
-  local nginx
-
-  setup(function()
-    nginx = Nginx.start { locations = {
-      ["/default"] = LOCK:format "",
-      ["/fast"] = LOCK:format "{ fail_fast = true }",
-      ["/given"] = LOCK:format '{ endpoints = "127.0.0.1:2379" }',
-      ["/without"] = LOCK:format "{ env = false }",
-    } }
-  end)
+  with_nginx { client = false, locations = {
+    ["/default"] = LOCK:format "",
+    ["/fast"] = LOCK:format "{ fail_fast = true }",
+    ["/given"] = LOCK:format '{ endpoints = "127.0.0.1:2379" }',
+    ["/without"] = LOCK:format "{ env = false }",
+  } }
 
   it("says that the endpoint is the default, and that nginx hides the variable", function()
     if is_default_used() then return pending "a program listens at 127.0.0.1:2379" end

@@ -25,14 +25,7 @@ local LOCATIONS = {
   ["/let"] = [[ shared:set("may_end", ngx.var.arg_it == "go" or nil) ]],
 }
 
-local nginx
-
-setup(function()
-  nginx = Nginx.start {
-    logs_errors = true, locations = LOCATIONS,
-    client = { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 },
-  }
-end)
+with_nginx { logs_errors = true, locations = LOCATIONS }
 
 local function working() return tonumber(nginx:get("/working").body) end
 

@@ -4,36 +4,32 @@
 -- Regression 118. Two nginx requests that take the same two locks in opposite order wait for each
 -- other. Such requests hung without a message until their HTTP clients went away.
 describe("in nginx", function()
-  local nginx
-
-  setup(function()
-    nginx = Nginx.start {
-      logs_errors = true,
-      init_worker = ([[
-        client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
-          log = function(event)
-            if event.level == "warn" then ngx.log(ngx.WARN, tostring(event)) end
-          end })
-      ]]):format(suite.endpoint(), prefix),
-      locations = {
-        ["/nested"] = [[
-          local first, second = ngx.var.arg_first, ngx.var.arg_second
-          local from = ngx.now()
-          local _, lock, message, code = client:with_lock(first, function()
-            while client:stats().held < 2 do ngx.sleep(0.01) end
-            return client:lock(second)
-          end)
-          ngx.update_time()
-          ngx.say(lock and "locked" or code .. " " .. message .. " " .. ngx.now() - from)
-        ]],
-        ["/lock"] = [[
-          local timeout = tonumber(ngx.var.arg_timeout) or math.huge
-          local lock, message, code = client:lock(ngx.var.arg_name, { timeout = timeout })
-          ngx.say(tostring(lock and lock:unlock()), " ", tostring(code), " ", tostring(message))
-        ]],
-      },
-    }
-  end)
+  with_nginx {
+    client = false, logs_errors = true,
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
+        log = function(event)
+          if event.level == "warn" then ngx.log(ngx.WARN, tostring(event)) end
+        end })
+    ]]):format(suite.endpoint(), prefix),
+    locations = {
+      ["/nested"] = [[
+        local first, second = ngx.var.arg_first, ngx.var.arg_second
+        local from = ngx.now()
+        local _, lock, message, code = client:with_lock(first, function()
+          while client:stats().held < 2 do ngx.sleep(0.01) end
+          return client:lock(second)
+        end)
+        ngx.update_time()
+        ngx.say(lock and "locked" or code .. " " .. message .. " " .. ngx.now() - from)
+      ]],
+      ["/lock"] = [[
+        local timeout = tonumber(ngx.var.arg_timeout) or math.huge
+        local lock, message, code = client:lock(ngx.var.arg_name, { timeout = timeout })
+        ngx.say(tostring(lock and lock:unlock()), " ", tostring(code), " ", tostring(message))
+      ]],
+    },
+  }
 
   it("locks taken in opposite order without a timeout end after 5 s, and name the holder",
     function()

@@ -2,33 +2,29 @@
 -- Needs: one plain member.
 
 describe("the log function in nginx", function()
-  local nginx
-
-  setup(function()
-    nginx = Nginx.start {
-      logs_errors = true,
-      init_worker = ([[
-        local json = require "dkjson"
-        client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
-          log = function(event)
-            shared:rpush("told", json.encode(event))
-            if event.name:find "sleepy$" then ngx.sleep(0.001) end
-          end })
-      ]]):format(suite.endpoint(), prefix),
-      locations = {
-        ["/lock"] = [[
-          local lock = assert(client:lock(ngx.var.arg_name, { timeout = 60 }))
-          ngx.sleep(0)
-          ngx.say(tostring(lock:unlock()))
-        ]],
-        ["/keep"] = [[ ngx.say(assert(client:lock "kept"):token()) ]],
-        ["/told"] = [[
-          pcall(client.try_lock, client, "told")
-          ngx.say(shared:lpop "told" or "")
-        ]],
-      },
-    }
-  end)
+  with_nginx {
+    client = false, logs_errors = true,
+    init_worker = ([[
+      local json = require "dkjson"
+      client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
+        log = function(event)
+          shared:rpush("told", json.encode(event))
+          if event.name:find "sleepy$" then ngx.sleep(0.001) end
+        end })
+    ]]):format(suite.endpoint(), prefix),
+    locations = {
+      ["/lock"] = [[
+        local lock = assert(client:lock(ngx.var.arg_name, { timeout = 60 }))
+        ngx.sleep(0)
+        ngx.say(tostring(lock:unlock()))
+      ]],
+      ["/keep"] = [[ ngx.say(assert(client:lock "kept"):token()) ]],
+      ["/told"] = [[
+        pcall(client.try_lock, client, "told")
+        ngx.say(shared:lpop "told" or "")
+      ]],
+    },
+  }
 
   -- Returns the next event of the lock |name|; skips the events of other locks.
   local function next_of(name)
