@@ -52,12 +52,7 @@ local function start_fleet(etcd)
     locks[i] = assert(fleet[i]:lock_async("fleet/" .. i))
   end
   for i, pending in ipairs(locks) do
-    local lock, message
-    wait.eventually(function()
-      lock, message = pending:step()
-      return lock or message
-    end, 60, "lock " .. i)
-    locks[i] = assert(lock, message)
+    locks[i] = assert(clients.ended(pending, 60))
   end
   return fleet, locks
 end

@@ -7,9 +7,7 @@ before_each(function()
   mine, theirs = assert(client:election "boss"), assert(other:election "boss")
 end)
 
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
-end
+local function await_keys(count) etcd:await_keys(prefix, count) end
 
 describe("an election", function()
   it("is won by the first candidate, and leader() returns its value", function()

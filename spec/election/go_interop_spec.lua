@@ -15,9 +15,7 @@ after_each(function()
   etcd:revoke_all()
 end)
 
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(NAME .. "/") == count end, 5, count .. " keys")
-end
+local function await_keys(count) etcd:await_keys(NAME .. "/", count) end
 
 -- Starts `etcdctl elect` with the arguments |...|. It prints a line with the key and a line with
 -- the value of each leader.

@@ -11,9 +11,7 @@ before_each(function()
   observer = theirs:observe()
 end)
 
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
-end
+local function await_keys(count) etcd:await_keys(prefix, count) end
 
 local function assert_sees(...)
   for _, value in ipairs { ... } do assert.equal(value, (observer:next(10))) end

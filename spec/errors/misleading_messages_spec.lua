@@ -115,11 +115,7 @@ it("a timeout of 1 s names the holder, also if it joins other waiters of its cli
   wait.eventually(function() return client:stats().looks > 0 end, 5, "a read of the queue")
   for _, timeout in ipairs { 1, 0.1 } do
     local pending = assert(client:lock_async("a", { owner = 2, timeout = timeout }))
-    local lock, message
-    wait.eventually(function()
-      lock, message = pending:step()
-      return lock ~= false
-    end, 5, "the timeout")
+    local _, message = clients.ended(pending)
     assert.matches(('^lock "%sa" was not free within %g s; holder[%%d s ago]*: this process, pid '
       .. '%d .*, value "report"$'):format(prefix, timeout, core.pid()), message)
   end
@@ -147,11 +143,7 @@ end)
 it("a timeout of a candidate shows the value of the leader", function()
   clients.keep(assert(connect():election "a":campaign "10.0.0.1:80"))
   local pending = assert(connect():election "a":campaign_async("10.0.0.2:80", { timeout = 1 }))
-  local lock, message
-  wait.eventually(function()
-    lock, message = pending:step()
-    return lock ~= false
-  end, 5, "the timeout")
+  local _, message = clients.ended(pending)
   assert.matches('was not free within 1 s; holder[%d s ago]*: value "10.0.0.1:80"$', message)
 end)
 

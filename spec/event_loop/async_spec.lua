@@ -6,17 +6,6 @@ local socket = require "socket"
 
 local client, other
 
--- Steps |pending_lock| until it is decided, for |seconds| (5) at most. Returns the first three
--- results of the last step.
-local function finish(pending_lock, seconds)
-  local results
-  wait.eventually(function()
-    results = { pending_lock:step() }
-    return results[1] ~= false
-  end, seconds)
-  return results[1], results[2], results[3]
-end
-
 local function assert_queued(count, name)
   wait.eventually(function()
     local places = #other:queue(name)
@@ -56,7 +45,7 @@ describe("a pending lock", function()
 
   it("returns the same lock from each step after the grant, and counts it once", function()
     local asked = assert(client:lock_async "a")
-    local lock = finish(asked)
+    local lock = clients.ended(asked)
     assert.is_true(lock:check())
     assert.equal("a", lock:name())
     assert.equal(lock, (asked:step())) -- a repeated step does not increment the count
@@ -72,7 +61,7 @@ describe("a pending lock", function()
     assert.is_true(wait.now() - from < 1)
     assert.matches("waiting", tostring(asked), 1, true)
     held:unlock()
-    assert.is_true(finish(asked):unlock())
+    assert.is_true(clients.ended(asked):unlock())
     assert.matches("decided", tostring(asked), 1, true)
   end)
 
@@ -81,7 +70,7 @@ describe("a pending lock", function()
     local from
     assert_fails("timeout", clients.answered(function()
       from = wait.now()
-      return finish(client:lock_async("a", { timeout = 1 }))
+      return clients.ended(client:lock_async("a", { timeout = 1 }))
     end))
     local took = wait.now() - from
     assert.is_true(took >= 0.99 and took < 1 + wait.SLACK, took .. " s")
@@ -102,7 +91,7 @@ describe("a pending lock", function()
     for i = 1, 20 do
       asked[20 + i] = assert(patient:lock_async("a", { timeout = 0.42 - 0.02 * i }))
     end
-    for i = 40, 21, -1 do assert_fails("timeout", finish(asked[i])) end
+    for i = 40, 21, -1 do assert_fails("timeout", clients.ended(asked[i])) end
     assert.is_true(wait.now() - from < 0.42 + wait.SLACK)
     for i = 1, 20 do
       assert.is_false((asked[i]:step()))
@@ -112,10 +101,10 @@ describe("a pending lock", function()
   end)
 
   it('tries once with timeout 0, and returns the lock or "locked"', function()
-    local lock = finish(client:lock_async("a", { timeout = 0 }))
+    local lock = clients.ended(client:lock_async("a", { timeout = 0 }))
     assert.is_true(lock:check())
-    assert_fails("locked", finish(other:lock_async("a", { timeout = 0 })))
-    assert_fails("locked", finish(client:lock_async("a", { timeout = 0, owner = "x" })))
+    assert_fails("locked", clients.ended(other:lock_async("a", { timeout = 0 })))
+    assert_fails("locked", clients.ended(client:lock_async("a", { timeout = 0, owner = "x" })))
   end)
 
   it("is not created for an invalid name, an unknown option or a closed client", function()
@@ -162,7 +151,7 @@ describe("lock_async", function()
     local token = lock:token()
     local asked = assert(client:lock_async "a")
     lock:unlock()
-    local again = finish(asked)
+    local again = clients.ended(asked)
     assert.is_true(again:token() > token)
     assert.equal(1, again:count())
   end)
@@ -175,7 +164,7 @@ describe("lock_async", function()
       mine = client:lock "a"
     end)
     coroutine.resume(thread)
-    local lock = finish(asked)
+    local lock = clients.ended(asked)
     assert_fails("deadlock", client:lock "a")
     coroutine.resume(thread)
     assert.equal(lock, mine)
@@ -210,7 +199,7 @@ describe("cancel of a pending lock", function()
 
   it("returns false and keeps the lock after step has returned it", function()
     local asked = assert(client:lock_async "a")
-    local lock = finish(asked)
+    local lock = clients.ended(asked)
     assert.is_false(asked:cancel())
     assert.is_true(lock:check())
   end)

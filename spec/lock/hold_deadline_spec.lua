@@ -126,12 +126,8 @@ describe("a client", function()
     local lock = assert(client:lock "a")
     server:answer("Txn", "before", UNAVAILABLE, "etcdserver: no leader")
     wait.eventually(function() return client:stats().failed_attempts > 0 end, 3, "a failed probe")
-    local asked, results = assert(client:lock_async("a", { owner = "next", timeout = 0.2 })), nil
-    wait.eventually(function()
-      results = { asked:step() }
-      return results[1] == nil
-    end)
-    assert.equal("timeout", results[3], results[2])
+    local asked = assert(client:lock_async("a", { owner = "next", timeout = 0.2 }))
+    assert_fails("timeout", clients.ended(asked))
     server:pass()
     wait.eventually(function() return client:lock("b", { timeout = 1 }) end):unlock()
     assert.is_true(lock:unlock())

@@ -32,9 +32,7 @@ local function tell(child, what, answer)
   return child:expect(answer)
 end
 
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(NAME .. "/") == count end, 5, count .. " keys")
-end
+local function await_keys(count) etcd:await_keys(NAME .. "/", count) end
 
 describe("jetcd's Lock service and etcdlock", function()
   told("exclude each other, in queue order, with keys of one form", function()

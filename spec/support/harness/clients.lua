@@ -146,14 +146,14 @@ function M.assert_wait(...)
   end
 end
 
--- Waits for the acquisition |asked| (see ask) and returns its results: a lock, or nil, message,
--- code.
-function M.ended(asked)
+-- Waits at most |seconds| (10) for the acquisition |asked| (see ask) and returns its results: a
+-- lock, or nil, message, code.
+function M.ended(asked, seconds)
   local lock, message, code
   wait.eventually(function()
     lock, message, code = asked:step()
     return lock ~= false
-  end, 10, "the acquisition ends")
+  end, seconds or 10, "the acquisition ends")
   return lock, message, code
 end
 
