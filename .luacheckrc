@@ -20,7 +20,7 @@ files["spec/**/*_spec.lua"] = {
     "json", "kind_stories", "leaks", "locales", "loops", "loss_stories", "make", "matrix",
     "port", "prefix", "proc", "protobuf", "read_file", "releases", "remote", "rounds", "sale",
     "scripted_client", "secured", "server", "session", "stories", "suite", "tasks", "temporary",
-    "thread_stories", "tls", "uv", "variables", "wait", "wakings",
+    "third", "thread_stories", "tls", "uv", "variables", "wait", "wakings",
     "clear_etcd", "core", "cqueues", "nginx", "with_nginx", "write_file",
     client = { other_fields = true, fields = { _run_txn = { read_only = false } } },
     other = { other_fields = true, fields = { _run_txn = { read_only = false } } },

@@ -73,7 +73,6 @@ describe("connect", function()
   end)
 
   it("sends no request before the first call of the client", function()
-    local client = connect()
     assert.equal(0, client:stats().rpcs)
     assert.is_nil(client:lease())
     assert.same({ false, "unavailable" }, { client:alive() })
@@ -111,7 +110,6 @@ describe("a client", function()
   end)
 
   it("shows its endpoints, and its lease or state, in tostring", function()
-    local client = connect()
     assert.equal(("etcdlock.client %s (not connected yet)"):format(etcd:endpoints()),
       tostring(client))
     clients.keep(assert(client:lock "a"))
@@ -132,7 +130,6 @@ describe("a client", function()
   end)
 
   it('returns "closed" from every call after close', function()
-    local client = connect()
     local lock = assert(client:lock "a")
     client:close()
     local function assert_closed(ok, message, code)

@@ -24,7 +24,6 @@ end
 
 describe("with_lock raises", function()
   it("an error object whose __tostring fails again, and reports it", function()
-    local client = connect()
     for _, to_text in ipairs { function() error "no text" end, function() return {} end,
       coroutine.yield } do
       raised = nil

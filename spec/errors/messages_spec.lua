@@ -19,7 +19,6 @@ describe("a call", function()
   end)
 
   it("of any client method with a dot raises an error that says so", function()
-    local client = connect()
     local count = 0
     for name, method in pairs(getmetatable(client).__index) do
       if type(method) == "function" and not name:find "^_" and name ~= "new" then

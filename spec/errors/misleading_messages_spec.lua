@@ -17,7 +17,6 @@ it("an infinite max_hold is refused with the condition that it fails", function(
 end)
 
 it("a number of seconds out of range is refused with the range", function()
-  local client = connect()
   local lock = assert(client:lock "a")
   assert_raises("lock:wait_lost: timeout = -1, wanted 0 or more seconds",
     function() lock:wait_lost(-1) end)
@@ -53,7 +52,6 @@ describe("tostring of a client", function()
   local function state(client) return tostring(client):match "%((.*)%)$" end
 
   it("says that it has no session after a call that takes no lock", function()
-    local client = connect()
     assert(client:ping())
     assert.equal("no session", state(client))
   end)
@@ -69,7 +67,6 @@ end)
 -- wrong fn, one without its name a missing function, and a former option was unknown.
 describe("the message names the mistake of", function()
   it("a with_lock without its function, or without its name", function()
-    local client = connect()
     assert_raises("client:with_lock: fn = nil, wanted a function",
       function() client:with_lock("a", { timeout = 1 }, nil) end)
     for where, call in pairs {

@@ -14,7 +14,6 @@ local function work() end
 
 describe("the message", function()
   it("about a text instead of options shows it, and an example of options", function()
-    local client = connect()
     assert_raises('etcdlock.connect: options = "127.0.0.1:2379", wanted a table such as '
       .. '{ endpoints = "127.0.0.1:2379" }', function() etcdlock.connect "127.0.0.1:2379" end)
     for _, secret in ipairs { "http://bob:secret@127.0.0.1:2379", "bob:secret" } do
@@ -31,7 +30,6 @@ describe("the message", function()
   end)
 
   it("about a client instead of options does not name its fields", function()
-    local client = connect()
     for _, call in ipairs { "with_lock", "try_lock", "lock" } do
       assert.error_matches(function() client[call](client, "a", client, work) end,
         ("client:%s: options = .*, wanted a table such as { timeout = 5 }$"):format(call))
@@ -39,13 +37,11 @@ describe("the message", function()
   end)
 
   it("about an option without a name shows how options are written", function()
-    local client = connect()
     assert_raises("client:lock: options[1] has no name, wanted options with names, such as "
       .. "{ timeout = 5 }", function() client:lock("a", { 5 }) end)
   end)
 
   it("about an option in another spelling suggests the option", function()
-    local client = connect()
     local limit = "the client renews its locks; max_hold limits the time of a hold"
     for wrong, hint in pairs {
       Timeout = "did you mean timeout?", maxHold = limit, EX = limit, expTime = limit,
@@ -88,7 +84,6 @@ describe("the message", function()
   end)
 
   it("about a token that is a fraction says so, and nothing is broken", function()
-    local client = connect()
     local lock = assert(client:lock "a")
     local _, message, code = client:break_lock("a", lock:token() - 0.5)
     assert.equal("invalid", code)
@@ -99,7 +94,6 @@ describe("the message", function()
 end)
 
 it("an error in a tail call inside with_lock has the caller's line", function()
-  local client = connect()
   local function call()
     client:with_lock("a", function(lock) return lock:put("k", 5) end)
   end
@@ -145,7 +139,6 @@ describe("the message", function()
       assert_matching(('etcdlock.connect: unknown option "%s"; did you mean %s%%?')
         :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)
     end
-    local client = connect()
     for wrong, right in pairs {
       timout = "timeout", timeuot = "timeout", lingr = "linger", max_holds = "max_hold",
       ownr = "owner",
@@ -170,7 +163,6 @@ describe("the message", function()
   end)
 
   it("about a list of names names the call for several names", function()
-    local client = connect()
     for call, right in pairs {
       lock = "multi_lock", try_lock = "try_multi_lock", with_lock = "with_multi_lock",
       lock_async = "multi_lock_async",
@@ -184,7 +176,6 @@ describe("the message", function()
   end)
 
   it("about options after the function says where they belong", function()
-    local client = connect()
     local text = ": the function is the last argument; give the options before it"
     assert_matching("client:with_lock" .. text, function()
       client:with_lock("a", work, { timeout = 1 })

@@ -4,16 +4,12 @@
 
 local socket = require "socket"
 
-local client, other
-
 local function assert_queued(count, name)
   wait.eventually(function()
     local places = #other:queue(name)
     return places == count, places .. " in the queue"
   end)
 end
-
-before_each(function() client, other = connect(), connect() end)
 
 describe("a pending lock", function()
   it("has a readable descriptor if the lock is refused without a request", function()

@@ -78,7 +78,6 @@ describe("in a callback of luv, without the option loop,", function()
   end)
 
   it("the program may watch the descriptor of its pending locks, too", function()
-    local client = connect()
     local held = assert(other:lock "b")
     local pending = assert(client:lock_async("b", { owner = "me" }))
     run_in_loop(function()

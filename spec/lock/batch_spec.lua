@@ -73,7 +73,6 @@ describe("concurrent lock_async calls", function()
   end)
 
   it("take each free name at once, and each held name after its release", function()
-    local client, other = connect(), connect { elsewhere = true }
     assert(client:lock "warm"):unlock()
     local theirs = {}
     for i = 2, 100, 2 do theirs[i] = assert(other:lock("some/" .. i)) end
@@ -89,7 +88,6 @@ describe("concurrent lock_async calls", function()
   end)
 
   it("are granted on a new lease if their lease was just revoked", function()
-    local client = connect()
     assert(client:lock "warm"):unlock()
     local lease = client:lease()
     etcd:revoke(lease)
@@ -100,7 +98,6 @@ describe("concurrent lock_async calls", function()
   end)
 
   it("with timeout 0 take the free names and return locked for the others", function()
-    local client, other = connect(), connect { elsewhere = true }
     local theirs = {}
     for i = 2, 20, 2 do theirs[i] = assert(other:lock("try/" .. i)) end
     for i, answer in ipairs(answers(ask(client, numbered("try/", 20), { timeout = 0 }))) do

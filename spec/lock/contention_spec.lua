@@ -200,7 +200,6 @@ describe("a core lock released while it is pending", function()
   end
 
   it("is not held afterwards", function()
-    local client = connect()
     assert(client:lock "warm"):unlock()
     local wishes = {}
     for i = 1, ROUNDS do

@@ -36,7 +36,6 @@ end
 
 describe("etcdlock beside `etcdctl lock`", function()
   it("waits until etcdctl releases the lock; try_lock returns locked", function()
-    local client = connect()
     local ctl = etcdctl_lock "theirs"
     local key = await_hold(ctl)
     assert.same({ key }, etcd:keys(prefix .. "theirs/"))
@@ -54,7 +53,6 @@ describe("etcdlock beside `etcdctl lock`", function()
   end)
 
   it("is granted the lock in queue order, as etcdctl is", function()
-    local client = connect()
     local lock = assert(client:lock "mixed")
     local ctls, children = {}, {}
     for i = 1, 3 do
@@ -81,7 +79,6 @@ describe("etcdlock beside `etcdctl lock`", function()
   end)
 
   it("lists etcdctl's entry without a pid, and break_lock removes it", function()
-    local client = connect()
     local ctl = etcdctl_lock "listed"
     local key = await_hold(ctl)
     local ours = ask "listed"

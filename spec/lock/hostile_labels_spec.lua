@@ -47,7 +47,6 @@ local INVALID = {
 describe("a key that contains", function()
   for what, says in pairs(INVALID) do
     it(what .. " does not break queue, queues, ls, doctor and break", function()
-      local client = connect()
       etcd:put_entry(KEY, says)
       local entry = assert_listed(client)
       assert.is_nil(entry.lock_delay)
@@ -63,7 +62,6 @@ end)
 
 -- Regression 140. An entry whose label named a key that does not exist could not be removed.
 it("break removes an entry whose label names a key that does not exist", function()
-  local client = connect()
   etcd:put_entry(KEY, label('"first":"' .. prefix .. 'missing"'))
   local entry = assert(client:queue "order")[1]
   assert.is_nil(entry.held)
@@ -74,7 +72,6 @@ end)
 
 describe("a key of 1.4 MB", function()
   it("is no entry, and does not break queues and ls", function()
-    local client = connect()
     local lock = assert(client:lock "order")
     etcd:put_entry(prefix .. ("x"):rep(HUGE) .. "/77", "")
     assert.same({ "order" }, { assert(client:queues())[1].name })
@@ -123,7 +120,6 @@ end)
 
 describe("a multi-lock with 1,100 other keys below one of its names", function()
   it("is listed as holder if they are younger, and without held if they are older", function()
-    local client, other = connect(), connect { elsewhere = true }
     local function assert_held(held, name)
       local entry = assert(other:queue(name))[1]
       assert.equal(held, entry.held)

@@ -179,7 +179,6 @@ end)
 -- Regression 046. A lock was released with linger, and a later hold took over its key. expire of
 -- the released lock ended the later hold.
 it("expire after unlock returns not_held and does not end a later hold", function()
-  local client = connect()
   local first = assert(client:lock("a", { linger = 60 }))
   assert.is_true(first:unlock())
   local second = assert(client:lock("a", { linger = 60 }))
@@ -193,7 +192,6 @@ end)
 -- the core. If a later hold took over the key and leaked, the lock stayed held for as long as the
 -- program kept the first handle.
 it("a leaked lock is released while an earlier handle is kept", function()
-  local client = connect()
   local first = assert(client:lock("a", { linger = 60 }))
   local token, key, lease = first:token(), first:key(), first:lease()
   assert.is_true(first:unlock())
@@ -318,7 +316,6 @@ local function sleeps()
 end
 
 it("a hold with a linger of 1 ms does not wake the process", function()
-  local client = connect()
   local lock = assert(client:lock("a", { linger = 0.001 }))
   clients.await_watched(client, lock)
   local before = sleeps()
@@ -328,7 +325,6 @@ it("a hold with a linger of 1 ms does not wake the process", function()
 end)
 
 it("stats does not count a lingering lock as held", function()
-  local client = connect()
   local lock = assert(client:lock("b", { linger = 60 }))
   assert.equal(1, client:stats().held)
   assert.is_true(lock:unlock())

@@ -220,7 +220,6 @@ describe("a hold with a lock delay", function()
     unlock = "for _, lock in pairs(held) do assert(lock:unlock()) end", close = "client:close()",
   } do
     it("is followed at once by the next waiter after " .. word, function()
-      local client = connect()
       local child = start("all", 8)
       local asked = ask_all(client)
       assert.same({ "" }, remote.ask(child, program))

@@ -324,7 +324,6 @@ local KEYS = 40
 describe("a queue whose values exceed the size of a message", function()
   it("is read in parts by lock, try_lock, write_lock, multi_lock and queues", function()
     for i = 1, KEYS do etcd:put(("%sdata/%x"):format(prefix, i), MEGABYTE) end
-    local client = connect()
     assert.is_true(assert(client:lock("data", SOON)):unlock())
     assert.is_true(assert(client:try_lock "data"):unlock())
     assert.is_true(assert(client:write_lock("data", SOON)):unlock())
@@ -351,7 +350,6 @@ describe("a queue whose values exceed the size of a message", function()
       etcd:put(("%spool/permit/%s.1"):format(prefix, lease), MEGABYTE, lease)
       if i == 1 then etcd:put(prefix .. "pool/first", lease) end
     end
-    local client = connect()
     local more = assert(client:semaphore("pool", KEYS + 1))
     assert.is_true(assert(more:lock(SOON)):unlock())
     assert.is_true(assert(more:try_lock()):unlock())
@@ -371,7 +369,6 @@ it("a try is not disturbed by keys that come and go", function()
   for i = 1, 2 do etcd:put(("%sbusy/data%d"):format(prefix, i), MEGABYTE:sub(1, 300000)) end
   local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 30 }
   remote.ask(child, "semaphore = client:semaphore('busy', 5)")
-  local client = connect()
   for _ = 1, 20 do
     remote.send(child, "for _ = 1, 10 do assert(semaphore:lock()):unlock() end")
     for _ = 1, 10 do

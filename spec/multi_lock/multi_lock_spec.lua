@@ -2,11 +2,6 @@
 
 local assert_wait = clients.assert_wait
 local granted = clients.granted
-local client, other, third
-
-before_each(function()
-  client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
-end)
 
 local function ask(of, names) return assert(of:multi_lock_async(names, { owner = {} })) end
 

@@ -52,7 +52,6 @@ it("a message shows names, owners and values on one line", function()
 end)
 
 it("an error for a wrong option or argument shows it on one line", function()
-  local client = connect()
   local odd = setmetatable({}, { __tostring = function() return FORGED end })
   for _, call in ipairs {
     function() client:lock("a", { [FORGED] = true }) end,
@@ -68,7 +67,6 @@ it("an error for a wrong option or argument shows it on one line", function()
 end)
 
 it("tostring of each object shows its name on one line", function()
-  local client = connect()
   local election = assert(client:election(FORGED))
   local lock = assert(client:lock "a")
   for _, object in ipairs {

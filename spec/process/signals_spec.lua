@@ -20,7 +20,6 @@ end
 it("connect, ping and lock start no thread that accepts SIGTERM", function()
   local before = open_to_signals()
   assert.is_string(before[uv.os_getpid()])
-  local client = connect()
   assert(client:ping())
   assert(client:lock "a"):unlock()
   assert.same(before, open_to_signals())

@@ -3,11 +3,6 @@
 
 local assert_wait = clients.assert_wait
 local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
-local client, other, third
-
-before_each(function()
-  client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
-end)
 
 describe("lock:downgrade", function()
   it("grants a queued reader at once while the writer behind it keeps waiting", function()

@@ -2,11 +2,6 @@
 
 local assert_wait = clients.assert_wait
 local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
-local client, other, third
-
-before_each(function()
-  client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
-end)
 
 describe("read locks", function()
   it("are held at the same time by several owners and several clients", function()

@@ -3,8 +3,8 @@
 --
 --   etcd             the etcd of the run, which the first use starts
 --   prefix           the prefix of the file's keys
---   client, other    two clients of etcd, which count as clients of two processes. The first use in
---                    a test connects them
+--   client, other, third   clients of etcd, which count as clients of three processes. The first
+--                    use in a test connects them
 --   connect          connects one more client: connect { ttl = 5 }
 --   NONE             connect { ttl = NONE } connects it without an option that has a default here
 --   client_options   client_options { ttl = 60 } sets options of all these clients: for the file,
@@ -104,6 +104,7 @@ OF_TEST = {
     return connect(of_test.is_scripted and { endpoints = env.server:endpoint() } or nil)
   end,
   other = function() return connect { elsewhere = true } end,
+  third = function() return connect { elsewhere = true } end,
   server = function() return clients.scripted() end,
 }
 
