@@ -73,12 +73,8 @@ end)
 -- hold was lost.
 it("a hold outlives keepalives that take 0.9 s while other calls are quick", function()
   local members, endpoints, held_since = {}, {}, {}
-  finally(function()
-    clients.close_all()
-    for _, member in ipairs(members) do member:stop() end
-  end)
   for i = 1, 2 do
-    members[i] = Scripted.start(suite.endpoint())
+    members[i] = clients.scripted()
     members[i]:hold_back("LeaseKeepAlive", 1000)
     endpoints[i] = members[i]:endpoint()
   end
