@@ -35,6 +35,8 @@ LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
 BINDIR = $(PREFIX)/bin
 MANDIR = $(PREFIX)/share/man
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
+ZSHDIR = $(PREFIX)/share/zsh/site-functions
+FISHDIR = $(PREFIX)/share/fish/vendor_completions.d
 TYPEDIR = $(PREFIX)/share/etcdlock/types
 
 VERSION := $(shell sed -n 's/.*_VERSION = "\(.*\)".*/\1/p' lua/etcdlock/init.lua)
@@ -148,7 +150,7 @@ clean: ## remove everything that was built
 # ---- install ------------------------------------------------------------------
 
 # The installed command contains the absolute paths of its interpreter and of the module. The
-# installed completion contains the absolute path of the command. So neither searches the current
+# installed completions contain the absolute path of the command. So neither searches the current
 # directory.
 absolute = $(if $(filter /%,$(1)),$(1),$(CURDIR)/$(1))
 FINAL_LUADIR = "$(call absolute,$(LUADIR))
@@ -166,12 +168,25 @@ FOR_COMMAND = 1s|.*|\#!$(firstword $(or $(INTERPRETER),$(error There is no $(LUA
   absolute directory of PATH. Name the interpreter of the command: LUA=/usr/bin/$(LUA))))|; \
   s|^-- INSTALLED.*|$(FIND_TREE)package.path = $(FINAL_LUADIR)/?.lua;" .. \
   $(FINAL_LUADIR)/?/init.lua;" .. package.path\npackage.cpath = $(FINAL_LIBDIR)/?.so;" .. package.cpath|
-FOR_COMPLETION = $(if $(IS_ROCK),,s|etcdlock completion|'$(FINAL_BINDIR)/etcdlock' completion|)
+FOR_COMPLETION = $(if $(IS_ROCK),,s|\(_etcdlock_program[= ]\)etcdlock|\1'$(FINAL_BINDIR)/etcdlock'|)
+
+# The manual page of the command, and its completions for the shells.
+define INSTALL_PAGES
+	@install -D -m 644 /dev/null '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
+	@sed "$(FOR_COMPLETION)" bin/etcdlock.bash >'$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
+	@install -D -m 644 /dev/null '$(DESTDIR)$(ZSHDIR)/_etcdlock'
+	@sed "$(FOR_COMPLETION)" bin/etcdlock.zsh >'$(DESTDIR)$(ZSHDIR)/_etcdlock'
+	@install -D -m 644 /dev/null '$(DESTDIR)$(FISHDIR)/etcdlock.fish'
+	@sed "$(FOR_COMPLETION)" bin/etcdlock.fish >'$(DESTDIR)$(FISHDIR)/etcdlock.fish'
+	@install -D -m 644 /dev/null '$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
+	@$(LUA) doc/generate/man.lua >'$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
+endef
 
 # $(call unfit,DIRECTORY) returns the characters of DIRECTORY that would end a word in the shell, in
 # sed or in Lua's package.path.
 unfit = $(strip $(foreach c,& ; ' " ` \ | ?,$(findstring $(c),$(1))))
-DIRECTORIES = PREFIX DESTDIR LUADIR LIBDIR BINDIR MANDIR COMPLETIONDIR TYPEDIR CURDIR INTERPRETER
+DIRECTORIES = PREFIX DESTDIR LUADIR LIBDIR BINDIR MANDIR COMPLETIONDIR ZSHDIR FISHDIR TYPEDIR \
+  CURDIR INTERPRETER
 check_directories = $(foreach d,$(DIRECTORIES),$(if $(call unfit,$($(d))),$(error \
   $(d)=$($(d)): this has $(call unfit,$($(d))) in it; choose a directory without that)))
 
@@ -198,13 +213,10 @@ install: all ## copy to PREFIX (and DESTDIR)
 	@cd lua && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTINATION_LUA)/{}' \;
 	@$(call make_types,$(DESTDIR)$(TYPEDIR))
 	@install -D -m 755 $(MODULE) '$(DESTDIR)$(LIBDIR)/etcdlock/core.so'
-	@install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(COMPLETIONDIR)'
+	@install -d '$(DESTDIR)$(BINDIR)'
 	@sed '$(FOR_COMMAND)' bin/etcdlock >'$(DESTDIR)$(BINDIR)/etcdlock'
-	@sed "$(FOR_COMPLETION)" bin/etcdlock.bash >'$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
 	@chmod 755 '$(DESTDIR)$(BINDIR)/etcdlock'
-	@chmod 644 '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
-	@install -D -m 644 /dev/null '$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
-	@$(LUA) doc/generate/man.lua >'$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
+	$(INSTALL_PAGES)
 	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 	@$(if $(DESTDIR)$(IS_ROCK),:,$(ADVICE))
 
@@ -213,12 +225,14 @@ uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION ha
 	@cd lua && find . -name '*.lua' -exec rm -f '$(DESTINATION_LUA)/{}' \;
 	@rm -rf '$(DESTDIR)$(TYPEDIR)' '$(DESTDIR)$(LIBDIR)/etcdlock'
 	@rm -f '$(DESTDIR)$(BINDIR)/etcdlock' '$(DESTDIR)$(MANDIR)/man1/etcdlock.1' \
-	  '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
+	  '$(DESTDIR)$(COMPLETIONDIR)/etcdlock' '$(DESTDIR)$(ZSHDIR)/_etcdlock' \
+	  '$(DESTDIR)$(FISHDIR)/etcdlock.fish'
 	@cd lua && find . -mindepth 1 -depth -type d -exec sh -c 'rmdir "$$1" 2>/dev/null || true' - \
 	  '$(DESTINATION_LUA)/{}' \;
 	@cd '$(DESTDIR)$(PREFIX)' && rmdir --ignore-fail-on-non-empty share/etcdlock \
 	  share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 share/man \
-	  share/bash-completion/completions share/bash-completion 2>/dev/null || true
+	  share/bash-completion/completions share/bash-completion share/zsh/site-functions share/zsh \
+	  share/fish/vendor_completions.d share/fish 2>/dev/null || true
 	@echo 'Removed from $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 
 include .ci/dev.mk

@@ -1,2 +1,3 @@
 # bash-completion loads this file at the first completion of etcdlock.
-eval "$(etcdlock completion bash 2>/dev/null)"
+_etcdlock_program=etcdlock
+eval "$("$_etcdlock_program" completion bash 2>/dev/null)"

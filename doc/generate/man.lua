@@ -11,7 +11,7 @@ etcdlock break NAME TOKEN
 etcdlock elect NAME VALUE [OPTION...] [\-\-] CMD [ARG...]
 etcdlock elect \-\-listen [\-\-json] NAME
 etcdlock doctor
-etcdlock completion bash
+etcdlock completion SHELL
 .fi
 .SH DESCRIPTION]]
 

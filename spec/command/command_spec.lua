@@ -192,7 +192,7 @@ describe("every option of the command", function()
     assert.is_true(#all[""] >= 11)
     assert.same({ "--shared", "--permits", "--once-per", "--value", "--at-least", "--timeout",
       "--ttl", "--max-hold", "--grace", "--lock-delay", "-E", "-q", "--quiet" }, all.run)
-    assert.same({ "--runs", "-w", "--watch", "--interval", "--json" }, all.ls)
+    assert.same({ "--runs", "-w", "--watch", "--interval", "--json", "--names" }, all.ls)
   end)
 
   local function assert_documented(text)
@@ -216,7 +216,7 @@ describe("every option of the command", function()
     assert.same({ 0, "" }, { code, err })
     assert_documented(out)
     assert.matches("\n +%-%-at%-least S\n +minimum time, from the grant", out)
-    assert.is_nil(out:gsub(" | jq ", ""):find "[`|]")
+    assert.is_nil(out:gsub(" | jq ", ""):gsub(" | source ", ""):find "[`|]")
   end)
 
   it("is offered by the bash completion", function()

@@ -98,6 +98,14 @@ describe("etcdlock ls", function()
     assert.equal(held:token(), json.decode(out)[2].entries[1].token)
   end)
 
+  it("prints the names alone with --names, one on each line", function()
+    clients.keep(assert(client:multi_lock { "b", "a\n" }))
+    clients.keep(assert(client:semaphore("s", 3):lock()))
+    local out, status = ls("", "--names")
+    assert.same({ ("%sa\\x0a\n%sb\n%ss\n"):format(prefix, prefix, prefix), 0 }, { out, status })
+    assert.equal("", (ls("none", "--names")))
+  end)
+
   it("escapes control characters and invalid UTF-8 in names and values", function()
     local value = "\27[31mred\r\n\7\127 \194\155 \226\128\174 größe 锁 \255\192\175"
     clients.keep(assert(client:lock("a\27]0;x\7", { value = value })))

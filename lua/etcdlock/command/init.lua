@@ -8,7 +8,7 @@ local EXIT = report.EXIT
 -- subcommand, which takes the parsed arguments and returns the exit status.
 local MODULES = {
   run = "run", ls = "ls", ["break"] = "queues", elect = "elect", doctor = "doctor",
-  completion = "parser",
+  completion = "completion",
 }
 
 -- Pattern of the error that the Lua interpreter raises at Ctrl-C.

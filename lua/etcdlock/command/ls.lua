@@ -10,6 +10,7 @@
 local EXIT = require("etcdlock.command.report").EXIT
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
+local escape = require("etcdlock.text").escape
 local quote = require("etcdlock.text").quote
 
 local M = {}
@@ -31,6 +32,14 @@ local function format_json(view, list)
     parts[i] = view.format_json(item)
   end
   return report.clean_json("[" .. table.concat(parts, ",") .. "]")
+end
+
+local function format_names(list)
+  local lines = {}
+  for i, item in ipairs(list) do
+    lines[i] = escape(item.name) .. "\n"
+  end
+  return table.concat(lines)
 end
 
 -- Returns lines for a terminal: the summary of `list` and the table. If the terminal has too few
@@ -61,6 +70,8 @@ local SLICE = 0.2
 local function print_list(args, view, list, is_screen)
   if args.json then
     return report.print(format_json(view, list), "\n")
+  elseif args.names then
+    return report.print(format_names(list), args.watch and "\n" or "")
   elseif is_screen then
     local lines = format_screen(view, list, args.below)
     return report.print(REDRAW, table.concat(lines, LINE_END), LINE_END, REST)
@@ -80,7 +91,8 @@ end
 -- Prints the list once, or with --watch again and again. With --watch, the function does not return
 -- when etcd is unreachable: it prints a message and tries again. Returns the exit status.
 local function run(args, view, client)
-  local is_screen = args.watch and not args.json and require "etcdlock.command.terminal".is_present
+  local is_screen = args.watch and not (args.json or args.names)
+    and require "etcdlock.command.terminal".is_present
   while true do
     local list, message, code = view.read(client, args.below)
     if list then

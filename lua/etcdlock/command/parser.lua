@@ -1,7 +1,6 @@
---- The command line: subcommands, options, their help, and their completion in bash.
+--- The command line: subcommands, options, and their help.
 local EXIT = require("etcdlock.command.report").EXIT
 local BOOLEANS = require("etcdlock.text").BOOLEANS
-local check = require "etcdlock.check"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
 local report = require "etcdlock.command.report"
@@ -197,7 +196,9 @@ local function add_ls(parser)
     :default "1"
     :convert(seconds("--interval", 0.1))
     :description "seconds between two lists of --watch"
-  command:flag "--json":description "print JSON; with --watch, one line each time"
+  command:mutex(
+    command:flag "--json":description "print JSON; with --watch, one line each time",
+    command:flag "--names":description "print the names alone, one on each line")
 end
 
 local function add_break(parser)
@@ -250,19 +251,14 @@ end
 local function add_completion(parser)
   local command = parser:command "completion"
     :summary "print the completion for a shell"
-    :description("Prints the code that completes this command in SHELL.\n\n"
-      .. "Example:\n   eval \"$(etcdlock completion bash)\"")
-  command:argument "SHELL":target "shell":choices { "bash" }:description "the shell"
+    :description("Prints the code that completes this command in SHELL: bash, fish or"
+      .. " zsh.\n\nExample:\n   eval \"$(etcdlock completion bash)\"")
+  command:argument "SHELL":target "shell":choices { "bash", "fish", "zsh" }:description "the shell"
 end
 
 local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_completion }
 
 -- ---- the parser ----
-
--- Prints `text` and returns the exit status: FAILED if `text` cannot be written.
-local function print_text(text)
-  return report.print(text) and EXIT.OK or EXIT.FAILED
-end
 
 -- For each subcommand that runs a command: the number of arguments, such as NAME, between the
 -- subcommand and the command to run.
@@ -307,12 +303,15 @@ end
 -- Replaces the action of --help. argparse's own exits with 0 even if the help cannot be written.
 local function replace_help(parser)
   parser._options[parser._help_option_idx]:action(function()
-    os.exit(print_text(parser:get_help() .. "\n"))
+    os.exit(report.print_text(parser:get_help() .. "\n"))
   end)
 end
 
--- Returns a new argparse parser of the whole command line.
-local function new()
+-- The module with the notices of the libraries in the executable. The Lua script does not have it.
+local LICENSES = "etcdlock.command.licenses"
+
+--- Returns a new argparse parser of the whole command line.
+function M.new()
   local parser = require "argparse" "etcdlock"
     :description("Distributed locks in etcd, for a shell.\n\n"
       .. "Example:\n   etcdlock run stock/1001 echo 'one at a time'")
@@ -328,8 +327,15 @@ local function new()
   parser:flag "--version"
     :description "print the version, and exit"
     :action(function()
-      os.exit(print_text("etcdlock " .. require "etcdlock"._VERSION .. "\n"))
+      os.exit(report.print_text("etcdlock " .. require "etcdlock"._VERSION .. "\n"))
     end)
+  if package.preload[LICENSES] then
+    parser:flag "--licenses"
+      :description "print the licences of all that is in this program, and exit"
+      :action(function()
+        os.exit(report.print_text(require(LICENSES)))
+      end)
+  end
   for _, add in ipairs(SUBCOMMANDS) do
     add(parser)
   end
@@ -369,8 +375,8 @@ local function normalize_flag(word, next_word)
   return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(BOOLEANS[value]))
 end
 
--- Returns a set: the options that take a value, of `parser` and of all subcommands.
-local function list_value_options(parser)
+--- Returns a set: the options that take a value, of `parser` and of all subcommands.
+function M.list_value_options(parser)
   local found = {}
   local function add(part)
     for _, option in ipairs(part._options) do
@@ -443,8 +449,8 @@ end
 --   run; it is empty if no word follows "--", and nil if there is neither such a command nor "--".
 --   refuse(message) prints a usage error and exits
 function M.parse(words)
-  local parser = new()
-  local ours, command = split(words, list_value_options(parser))
+  local parser = M.new()
+  local ours, command = split(words, M.list_value_options(parser))
   local args = parser:parse(ours)
   args.command = command
   args.refuse = function(message)
@@ -454,75 +460,6 @@ function M.parse(words)
     args.refuse(args.subcommand .. " runs no command; leave out -- and the words after it")
   end
   return args
-end
-
--- ---- completion ----
-
--- Code for bash that also completes the command to run. If bash-completion is loaded, the command
--- to run is completed like a command line of its own; otherwise only its first word is completed.
--- M.completion replaces VALUE_OPTIONS by the options that take a value. In COMP_WORDS, each "=" and
--- each ":" is a word of its own, because bash splits words there.
-local COMPLETE_LINE = [==[
-
-_etcdlock_command() {
-    if declare -F _command_offset >/dev/null; then
-        _command_offset $1
-    elif (($1 == COMP_CWORD)); then
-        COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
-    fi
-}
-
-_etcdlock_line() {
-    local i left=
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case "${COMP_WORDS[i]}" in
-            --)
-                _etcdlock_command $((i + 1))
-                return
-                ;;
-            = | :)
-                ((i++))
-                ;;
-            --insecure-transport)
-                if [[ "${COMP_WORDS[i + 1]}" = @(true|false) ]]; then ((i++)); fi
-                ;;
-            VALUE_OPTIONS)
-                ((i++))
-                if [[ "${COMP_WORDS[i]}" = '=' ]]; then ((i++)); fi
-                ;;
-            -*) ;;
-            *)
-                if [[ "$left" = 0 ]]; then
-                    _etcdlock_command $i
-                    return
-                elif [[ "$left" ]]; then
-                    ((left--))
-                else
-                    case "${COMP_WORDS[i]}" in
-                        run) left=1 ;;
-                        elect) left=2 ;;
-                        *) left=-1 ;;
-                    esac
-                fi
-                ;;
-        esac
-    done
-    if [[ "$left" = 0 && $i = "$COMP_CWORD" && "${COMP_WORDS[i]}" != -* ]]; then
-        _etcdlock_command $i
-    else
-        _etcdlock
-    fi
-}
-
-complete -F _etcdlock_line -o bashdefault -o default etcdlock
-]==]
-
---- Runs `etcdlock completion`. Returns the exit status.
-function M.completion()
-  local parser = new()
-  local options = check.sorted_keys(list_value_options(parser))
-  return print_text(parser:get_bash_complete()
-    .. COMPLETE_LINE:gsub("VALUE_OPTIONS", (table.concat(options, " | "))))
 end
 
 return M

@@ -50,6 +50,11 @@ function M.print(...)
   return io.write(...) and io.flush()
 end
 
+--- Prints `text`. Returns the exit status: FAILED if `text` cannot be written.
+function M.print_text(text)
+  return M.print(text) and M.EXIT.OK or M.EXIT.FAILED
+end
+
 --- Returns `word` in quotes for a shell.
 function M.quote_for_shell(word)
   return "'" .. word:gsub("'", "'\\''") .. "'"
