@@ -47,7 +47,7 @@ FLAVOUR := $(or $(SANITIZE:%=-%),$(TESTING:%=-test))
 BUILD := build/$(LUA_VERSION)$(FLAVOUR)
 MODULE := $(BUILD)/etcdlock/core.so
 PROTO := build/proto/etcd.pb-c
-SOURCES := $(filter-out $(if $(FLAVOUR),,src/lua/test.c),$(wildcard src/*/*.c))
+SOURCES := $(filter-out src/lua/executable.c $(if $(FLAVOUR),,src/lua/test.c),$(wildcard src/*/*.c))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
 UNBUILT = $(filter-out $(wildcard $(OBJECTS)),$(OBJECTS))
 
@@ -89,16 +89,20 @@ LINK := -shared -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
 # ---- targets ----------------------------------------------------------------
 
 .DEFAULT_GOAL := all
-.PHONY: help all deps build-deps test lint asan tsan bench demo demo-openresty doc install \
-  uninstall dist clean
+.PHONY: help all executable deps build-deps test lint asan tsan bench demo demo-openresty doc install \
+  install-executable uninstall dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
 	@echo "'make help-dev' lists single checks, measurements and packages."
 
 all: ## build the module for LUA_VERSION (5.1, 5.2, 5.3, 5.4, 5.5 or jit)
 	$(if $(UNBUILT),@echo 'Compiling $(words $(UNBUILT)) C files for $(LUA) (usually less than a minute):')
 	+@$(PARALLEL) $(MODULE)
+
+executable: ## build/executable/etcdlock: the command in one file, which needs no Lua and no gRPC
+	@sh .ci/deps.sh executable 5.4
+	+@$(PARALLEL) LUA_VERSION=5.4 TESTING= SANITIZE= $(EXECUTABLE)
 
 deps: ## install the Debian packages that the tests need and that are missing
 	@sh .ci/deps.sh dev $(LUA_VERSION)
@@ -133,7 +137,7 @@ tsan: deps ## the specs under the thread sanitizer
 
 bench: deps ## compare etcdlock with other clients, in half an hour: bench/README.md
 	@sh bench/prepare.sh gnuplot go java redis wrk
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all executable
 	@$(MAKE) --no-print-directory LUA_VERSION=jit all
 	@$(RUN_ENV) ROWS='$(ROWS)' ENTRANTS='$(ENTRANTS)' $(LUA) bench/run.lua
 
@@ -146,6 +150,28 @@ dist: ## pack build/dist/etcdlock-VERSION.tar.gz and its rockspec
 
 clean: ## remove everything that was built
 	rm -rf build
+
+# ---- the executable -----------------------------------------------------------
+
+# The executable contains the core, Lua, the Lua modules, and the static archives of Debian's
+# libraries. It loads only OpenSSL, zlib and the C library from the machine, which thus get the
+# security updates of the machine.
+EXECUTABLE := build/executable/etcdlock
+EMBEDDED := build/executable/embedded
+NOTICES := build/executable/NOTICES
+SHARED := ssl crypto z m
+NOT_EMBEDDED := $(SHARED) dl pthread rt
+archive = $(shell $(CC) -print-file-name=lib$(1).a)
+CXX_ARCHIVES = $(foreach l,stdc++ gcc gcc_eh,$(call archive,$l))
+# The list has libraries that OpenSSL needs, and that may have no archive here. libuv-static.pc has
+# -luv_a in Debian 12, -l:libuv.a in Debian 13.
+ARCHIVES = $(eval ARCHIVES := $$(filter /%,$$(foreach l,$$(filter-out $(NOT_EMBEDDED),$$(sort \
+  $$(patsubst :lib%.a,%,$$(patsubst -l%,%,$$(filter -l%,$$(shell \
+  $(PKG_CONFIG) --static --libs grpc re2 libprotobuf-c lua5.4-luv lua5.4 libuv-static)))))),\
+  $$(call archive,$$l))))$(ARCHIVES)
+EMBEDDED_LUA := bin/etcdlock $(wildcard lua/etcdlock/*.lua lua/etcdlock/*/*.lua)
+FOREIGN_LUA = $(shell lua5.4 -E -e 'for _, name in ipairs { "argparse", "dkjson" } do \
+  print((assert(package.searchpath(name, package.path)))) end')
 
 # ---- install ------------------------------------------------------------------
 
@@ -220,6 +246,12 @@ install: all ## copy to PREFIX (and DESTDIR)
 	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 	@$(if $(DESTDIR)$(IS_ROCK),:,$(ADVICE))
 
+install-executable: ## copy what `make executable` has built, with its manual page and completions
+	$(check_directories)@:
+	@install -D -m 755 $(EXECUTABLE) '$(DESTDIR)$(BINDIR)/etcdlock'
+	$(INSTALL_PAGES)
+	@echo 'Installed in $(DESTDIR)$(BINDIR).'
+
 uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
 	$(check_directories)@:
 	@cd lua && find . -name '*.lua' -exec rm -f '$(DESTINATION_LUA)/{}' \;
@@ -255,8 +287,29 @@ $(BUILD)/obj/etcd.pb-c.o: $(PROTO).c
 	$(call show,CC  )
 	$(Q)$(COMPILE) -o $@ $<
 
+# The C++ compiler links, because gRPC and absl are written in C++. --gc-sections leaves out what
+# nothing uses.
+$(EXECUTABLE): $(OBJECTS) $(BUILD)/obj/lua/executable.o $(EMBEDDED).o
+	$(call show,LINK)
+	$(Q)$(CXX) $(CFLAGS) $(LDFLAGS) -pie -static-libstdc++ -static-libgcc -o $@ $^ \
+	  -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed -s \
+	  -Wl,--start-group $(ARCHIVES) -Wl,--end-group $(SHARED:%=-l%) -lpthread
+
+$(EMBEDDED).o: $(EMBEDDED).c
+	$(call show,CC  )
+	$(Q)$(COMPILE) -o $@ $<
+
+$(EMBEDDED).c: .ci/embed.lua $(NOTICES) $(EMBEDDED_LUA)
+	$(call show,GEN )
+	$(Q)lua5.4 $^ $(FOREIGN_LUA) >$@.new && mv $@.new $@
+
+$(NOTICES): .ci/notices.sh LICENSE
+	$(call show,GEN )
+	$(Q)sh $< $(ARCHIVES) $(CXX_ARCHIVES) $(FOREIGN_LUA) /usr/include/uthash.h >$@.new
+	$(Q)mv $@.new $@
+
 $(PROTO).c $(PROTO).h &: src/etcd/etcd.proto
 	$(call show,GEN )
 	$(Q)$(PROTOC_C) --proto_path=$(<D) --c_out=$(@D) $(<F)
 
--include $(OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(BUILD)/obj/lua/executable.d

@@ -2,13 +2,14 @@
 # Installs the packages that a purpose needs, if they are missing, on Debian 12, 13 or the next
 # release.
 #
-#   deps.sh run|openresty|dev|all|deb|fuzz|go|java|redis|wrk|gnuplot|valgrind|networks LUA_VERSION
+#   deps.sh run|executable|openresty|dev|all|deb|fuzz|go|java|redis|wrk|gnuplot|valgrind|networks LUA_VERSION
 #
 # The purposes:
 #   run               build the module, run the demo
+#   executable        build the command as one executable: static libraries
 #   openresty         as run, and run the demo in nginx
 #   dev               as run, and run the tests
-#   all               as dev, and run `make check-all`: adds a browser, promtool and clang
+#   all               as dev, and run `make check-all`: adds a browser, promtool, fish, zsh and clang
 #   deb               build the Debian packages
 #   fuzz              as run, and run `make fuzz`: adds clang
 #   go, java          run the clients of that language in `make bench`
@@ -58,19 +59,22 @@ case $lua in
   5.1) LUA='lua5.1 liblua5.1-0-dev' ;;
   *) LUA="lua$lua liblua$lua-dev" ;;
 esac
-RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
-  protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
-  lua-argparse lua-dkjson lua-luv lua-socket"
+BUILD="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
+  protobuf-c-compiler uthash-dev $LUA"
+EXECUTABLE="$BUILD g++ libabsl-dev libc-ares-dev libre2-dev libuv1-dev
+  lua-argparse lua-dkjson lua-luv-dev"
+RUN="$BUILD etcd-server etcd-client lua-argparse lua-dkjson lua-luv lua-socket"
 NGINX="nginx $LUAJIT"
 if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check clang-format luarocks locales openssl ca-certificates man-db jq
   python3-grpcio python3-prometheus-client $LOOPS $NGINX"
 FUZZ="clang libclang-rt-dev"
-ALL="chromium-headless-shell prometheus $FUZZ"
+ALL="chromium-headless-shell fish prometheus zsh $FUZZ"
 
 case $1 in
   run) wanted=$RUN ;;
+  executable) wanted=$EXECUTABLE ;;
   openresty)
     if nginx_has_no_lua; then
       echo "$NO_LUA" >&2
@@ -100,7 +104,7 @@ case $1 in
   gnuplot) wanted=gnuplot-nox ;;
   valgrind) wanted=valgrind ;;
   networks) wanted="haproxy iproute2 strace" ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|java|redis|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|executable|openresty|dev|all|deb|fuzz|go|java|redis|wrk|gnuplot|valgrind|networks LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

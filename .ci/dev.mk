@@ -7,6 +7,8 @@
 #                           unset, the installed etcd
 #   MEMBERS=3               number of members of the etcd that the specs use
 #   SECURE=1                run the specs against an etcd with certificates and passwords
+#   COMMAND=PATH            the executable that the specs run as the command etcdlock, such as
+#                           build/executable/etcdlock; if unset, the Lua script
 #   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
 #                           if unset, `make suite` measures it
 #   HISTORIES=25000         number of histories that `make sim` runs
@@ -51,7 +53,8 @@ REPORTS := $(CURDIR)/$(BUILD)/reports
 BUSTED := /usr/bin/busted
 
 # Variables that spec/support/harness/matrix.lua reads.
-MATRIX_ENV := MATRIX_MEMBERS='$(MEMBERS)' MATRIX_SECURE='$(SECURE)' MATRIX_SANITIZE='$(SANITIZE)'
+MATRIX_ENV := MATRIX_MEMBERS='$(MEMBERS)' MATRIX_SECURE='$(SECURE)' MATRIX_SANITIZE='$(SANITIZE)' \
+  MATRIX_COMMAND='$(abspath $(COMMAND))'
 
 # The interpreter that runs the specs. The address and the thread sanitizer need an interpreter that
 # is built with the same sanitizer.
@@ -67,12 +70,12 @@ SUITE_ENV_-tsan = \
   TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions='$(CURDIR)/spec/support/harness/tsan.supp':print_suppressions=0 \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short test-etcd \
-  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh bench-quick memory cost bench-report networks fleets \
+.PHONY: help-dev check-all check-deps suite example run-demo-openresty test-executable test-go test-all test-all-short test-etcd \
+  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh fresh-executable bench-quick memory cost bench-report networks fleets \
   stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' .ci/dev.mk
 
 check-all: ## everything that must hold before a release, in three hours
 	@CHECKS=all bash .ci/run
@@ -122,6 +125,9 @@ asan-short: deps ## a core of the specs under the address, undefined and leak sa
 	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=250 FROM=commit
 	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN)' suite
 
+test-executable: deps executable ## the specs of the command, with the executable as the command
+	@$(MAKE) --no-print-directory TESTING=1 suite SPEC=spec/command COMMAND=$(EXECUTABLE)
+
 # `make test` does not install Go, because Go is large. Without Go, or without a module proxy or
 # cache, it skips these specs.
 test-go: deps ## the specs that run Go programs, with Go, which this installs
@@ -166,6 +172,9 @@ model: deps ## check the proof of a lease on SCHEDULES=100000 random schedules o
 fresh: ## run README's commands on a fresh Debian: SUITE=bookworm|trixie|forky WITH=packages
 	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
 
+fresh-executable: ## run the executable on bare Debians: SUITE=bookworm|trixie|forky; all if unset
+	@SUITES='$(if $(filter file,$(origin SUITE)),,$(SUITE))' sh .ci/fresh_executable.sh
+
 # ---- examples -------------------------------------------------------------------
 
 example: build-deps all ## run an example: NAME=hello ARGS=..., see examples/README.md
@@ -180,7 +189,7 @@ QUICK := ROWS='free names owners processes_2 command' ENTRANTS='etcdlock bare go
   ROUNDS=3 SECONDS=0.5
 bench-quick: deps ## a minute of `make bench`, to see that it works
 	@sh bench/prepare.sh gnuplot go
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all executable
 	@$(RUN_ENV) $(QUICK) $(LUA) bench/run.lua
 
 memory: deps ## measure the memory of a held lock, for doc/performance.md

@@ -9,12 +9,13 @@ command -v debootstrap >/dev/null || {
   exit 1
 }
 
-# Makes $tree: a minimal Debian with sudo and make, and with the package sources of this machine.
+# make_tree [PACKAGE,...]: makes $tree, a minimal Debian with these packages (sudo and make), and with
+# the package sources of this machine.
 make_tree() {
   rm -rf --one-file-system "$tree"
   mkdir -p "$tree"
   # The script of sid, because debootstrap may be older than the suite.
-  debootstrap --variant=minbase --include=sudo,make "$SUITE" "$tree" "$mirror" sid \
+  debootstrap --variant=minbase --include="${1:-sudo,make}" "$SUITE" "$tree" "$mirror" sid \
     >"$tree.log" 2>&1 || { tail "$tree.log" >&2; return 1; }
   cp /etc/resolv.conf /etc/hosts "$tree/etc/"
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/99*; do

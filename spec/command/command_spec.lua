@@ -159,6 +159,7 @@ describe("the etcdlock command", function()
   end)
 
   it("exits with 71 and names the Debian package if a Lua module is missing", function()
+    if matrix.command then pending "the executable contains the modules" end
     local lua = require "luv".cwd() .. "/lua"
     local _, status, err = command.run({ "ls" },
       { LUA_PATH = lua .. "/?.lua;" .. lua .. "/?/init.lua" })

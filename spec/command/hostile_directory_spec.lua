@@ -1,4 +1,5 @@
 -- Tests the installed command in a directory that another user can write.
+-- Needs: the Lua script.
 
 -- Regression 052. Lua searches the current directory for modules: on Lua 5.1 and LuaJIT first, on
 -- 5.2 to 5.4 last, but before any C module. So the installed command loaded ./luv.lua instead of

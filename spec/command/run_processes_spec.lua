@@ -107,8 +107,8 @@ describe("TERM to the process group of etcdlock run", function()
     local words, env = command.words()
     -- The shell prints the pid, because setsid may fork and then has another pid.
     local job = proc.talk({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh",
-      words[1], words[2], "run", NAME, "--", words[1], "spec/support/programs/child.lua", LISTENS },
-      env)
+      words[1], words[2], "run", NAME, "--",
+      uv.exepath(), "spec/support/programs/child.lua", LISTENS }, env)
     local pid = tonumber((job:expect "^pid (%d+)"))
     job:expect "^ready"
     for _ = 1, 5 do
@@ -225,8 +225,7 @@ describe("etcdlock run", function()
   -- Runs the shell command line |line| below a pid 1 that reaps no orphans.
   local function below_pid_1(line, env)
     env.LINE = line
-    local lua = command.words()[1]
-    return proc.talk(session.as_pid_1(lua, "-e", "os.execute(os.getenv 'LINE')"), env)
+    return proc.talk(session.as_pid_1(uv.exepath(), "-e", "os.execute(os.getenv 'LINE')"), env)
   end
 
   -- A command that prints "ready" when there is a zombie in its group, and ends with status 3 at

@@ -106,7 +106,7 @@ describe("etcdlock run that no shell could continue", function()
     -- The shell prints the pid, because setsid may fork and then has another pid.
     local job = proc.talk({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh",
       words[1], words[2], "run", PREFIX .. name, "--",
-      words[1], "spec/support/programs/child.lua", LISTENS }, env)
+      uv.exepath(), "spec/support/programs/child.lua", LISTENS }, env)
     local pid = tonumber((job:expect "^pid (%d+)"))
     finally(function() uv.kill(pid, "sigkill") end) -- this ends the command, too, if it still runs
     local child = tonumber((job:expect "^ready (%d+)"))

@@ -22,7 +22,7 @@ local LISTENS = [[
 -- Runs the shell code |text| at a terminal of its own. Input from the test acts as key presses.
 local function at_terminal(text)
   local words, env = command.words()
-  env.LUA, env.LISTENS = words[1], LISTENS
+  env.LUA, env.LISTENS = uv.exepath(), LISTENS
   env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
   env.PS1, env.TERM = "$ ", "dumb"
   return proc.talk(session.at_terminal(text), env)

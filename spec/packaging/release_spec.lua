@@ -30,7 +30,7 @@ end
 
 describe("the version", function()
   it("is the same in etcdlock, resty.etcdlock, CHANGELOG.md and .ci/debian/changelog", function()
-    assert.equal(VERSION, assert(read_file "CHANGELOG.md"):match "\n## (%S+)")
+    assert.equal(VERSION, assert(read_file "CHANGELOG.md"):match "\n## (%d%S+)")
     assert.equal(VERSION, assert(read_file ".ci/debian/changelog"):match "^etcdlock %(([^-]+)%-1%)")
     assert.equal(VERSION, require "resty.etcdlock"._VERSION)
     assert.matches("^%d+%.%d+%.%d+$", VERSION)

@@ -191,8 +191,6 @@ static void set_limit(lua_State *L, const char *name, lua_Integer limit) {
   lua_setfield(L, -2, name);
 }
 
-EXPORT int luaopen_etcdlock_core(lua_State *L);
-
 EXPORT int luaopen_etcdlock_core(lua_State *L) {
   static const luaL_Reg functions[] = {
       {"now", l_now},

@@ -1,4 +1,4 @@
-/* core: the functions by which the files of this folder add to the module etcdlock.core.
+/* core: the module etcdlock.core, and the functions by which the files of this folder add to it.
  *
  * Each el_lua_open_ function is called with the module's table on top of the stack. It adds its
  * functions to that table, registers its types, and adds its methods to the client type.
@@ -9,6 +9,9 @@
 #include <lua.h>
 
 #include "lua/util.h"
+
+/* luaopen_etcdlock_core pushes a new table, the module. @thread lua */
+el_nret luaopen_etcdlock_core(lua_State *L);
 
 /* el_lua_open_client adds connect and the types of clients and status queries. It is called
  * first, because the others add methods to the client type. @thread lua */

@@ -1,7 +1,8 @@
 -- Describes the configuration in which the suite runs: the version of the first etcd in PATH, the
 -- number of members of the shared etcd, and whether etcds require certificates and passwords.
 -- `make` sets the last two by MATRIX_MEMBERS and MATRIX_SECURE. Without these variables it is: one
--- member, no security. The file also decides which spec files can run in this configuration and
+-- member, no security. MATRIX_COMMAND is the executable that runs as the command etcdlock; without
+-- it the Lua script does. The file also decides which spec files can run in this configuration and
 -- with the build MATRIX_SANITIZE.
 
 local Certs = require "spec.support.servers.certs"
@@ -27,6 +28,7 @@ end
 M.members = tonumber(variable "MATRIX_MEMBERS" or 1)
 M.is_secure = variable "MATRIX_SECURE" == "1"
 M.is_sanitized = variable "MATRIX_SANITIZE" ~= nil and variable "MATRIX_SANITIZE" ~= "gcov"
+M.command = variable "MATRIX_COMMAND"
 M.root, M.user = "root:of-all-etcds", "locker:of-this-run"
 
 -- ---- which specs ------------------------------------------------------------
@@ -43,6 +45,9 @@ local MISSING = {
   -- The spec file runs none of the project's C code, or runs it in nginx, or searches all memory of
   -- a process.
   ["no sanitizer"] = M.is_sanitized,
+  -- The spec file tests how the command finds the modules that are installed in the machine.
+  ["the Lua script"] = M.command ~= nil,
+  ["the executable"] = M.command == nil,
   cqueues = _VERSION == "Lua 5.5", -- for which cqueues has no release yet
 }
 
