@@ -84,6 +84,11 @@ END
   nginx -s stop
   grep -qx truecontent /tmp/answer
   sh hostile_directory.sh etcdlock --version
+  etcdlock --licenses | grep -q "MIT License"
+  test -e /usr/share/man/man1/etcdlock.1.gz
+  test -e /usr/share/doc/etcdlock/examples/worker.service -a -e /usr/share/doc/etcdlock/NOTICES.gz
+  test -e /usr/share/zsh/vendor-completions/_etcdlock
+  test -e /usr/share/fish/vendor_completions.d/etcdlock.fish
   sh hostile_directory.sh etcdlock run fresh -- echo "the command has had the lock, like each Lua and nginx"'
 step 'apt purge' "$APT purge \$(cd debs && ls | sed 's/_.*//')"
 list >"$BASE/after"
