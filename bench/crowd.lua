@@ -62,13 +62,13 @@ end
 
 -- ---- what a window costs ------------------------------------------------------------
 
--- Returns the CPU time in µs of the processes |pids|.
+-- Returns the CPU time in µs of the processes |pids|, and of their children that have ended.
 local function cpu_time(pids)
   local ticks = 0
   for _, pid in ipairs(pids) do
     local stat = read_file(("/proc/%d/stat"):format(pid)) or ""
-    local user, system = stat:match("%) " .. ("%S+ "):rep(11) .. "(%d+) (%d+)")
-    ticks = ticks + (user or 0) + (system or 0)
+    local times = stat:match("%) " .. ("%S+ "):rep(11) .. "(%d+ %d+ %d+ %d+)")
+    for time in (times or ""):gmatch "%d+" do ticks = ticks + time end
   end
   return ticks * TICK
 end

@@ -13,6 +13,7 @@ local LUA = uv.exepath()
 local OURS = { LUA, "bench/peers/etcdlock.lua" }
 local REDIS = { LUA, "bench/peers/redis.lua" }
 local NGINX = { LUA, "bench/peers/nginx.lua" }
+local EXECUTABLE = "build/executable/etcdlock"
 local COMMAND = { LUA, "bench/peers/command.lua" }
 local GO = { "build/bench/go" }
 
@@ -51,8 +52,12 @@ local list = {
     job = { lock = "redis" },
   },
   command = {
-    label = "etcdlock run", argv = COMMAND,
-    job = { command = '"$LUA" bin/etcdlock run command/ours -- true' },
+    label = "etcdlock run", argv = COMMAND, needs = EXECUTABLE,
+    job = { command = EXECUTABLE .. " run command/ours -- true" },
+  },
+  script = {
+    label = "etcdlock run, the Lua script", argv = COMMAND,
+    job = { command = '"$LUA" bin/etcdlock run command/script -- true' },
   },
   etcdctl = {
     label = "etcdctl lock", argv = COMMAND,

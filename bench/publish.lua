@@ -23,8 +23,9 @@ local text = read_file "bench/out/all/results.json"
 if text then
   local results = json.decode(text)
   put("make bench", report.markdown(results))
-  put("a hold", report.costs(results, { free = true, names = true, processes_2 = true },
-    { etcdlock = true, go = true }))
+  put("a hold", report.costs(results, {
+    free = true, names = true, processes_2 = true, command = true,
+  }, { etcdlock = true, go = true, command = true, script = true, etcdctl = true }))
   local chart = read_file "bench/out/all/beside_go.svg"
   if chart then write_file("bench/charts/beside_go.svg", chart) end
 else

@@ -83,7 +83,8 @@ row("retake", "taking a lingering lock again", { 1, 1, 1 },
   "etcdlock_linger etcdlock go 50000/s>=1", { figures = "requests<=0.001" })
 row("nginx", "one name in one nginx worker, 50 connections", { 1, 1, 1 },
   "nginx nginx_dict nginx_redis 10000/s>=1", { figures = "tail<=3" })
-row("command", "a command under a free lock, one at a time", { 1, 1, 1 }, "command etcdctl>=0.83")
+row("command", "a command under a free lock, one at a time", { 1, 1, 1 },
+  "command etcdctl>=0.83 script", SHORT)
 row("held", "10,000 locks held by one client", { 1, 1, 1 }, "held",
   { seconds = 4, figures = "core_bytes<=1024 cpu_percent<=1 rpcs" })
 
