@@ -2247,4 +2247,12 @@ end]],
     to = "shared->proof_error; (void)otherwise;",
     spec = "spec/cluster/slow_connections_spec.lua",
   },
+  {
+    name = "the lock delay of an expired hold begins before the TTL is over",
+    regression = 311,
+    file = "src/lock/session.c",
+    from = ": ttl_ms - el_lease_proof_hold_ms(ttl_ms) + session->lock_delay_ms;",
+    to = ": session->lock_delay_ms + 0 * ttl_ms;",
+    spec = "spec/lock/lock_delay_spec.lua",
+  },
 }

@@ -218,13 +218,22 @@ static user *next_user(user *of) {
   return &in->users[id];
 }
 
-/* Records the lock delay of |of|, whose hold ended at |ended_us| without a release. */
+/* Returns by how much a hold ends before its lease: TTL/10, 0.2 s to 4 s. */
+static int64_t hold_margin_us(const program *of) {
+  int64_t ms = of->ttl_ms / 10;
+  return (ms < 200 ? 200 : ms > 4000 ? 4000 : ms) * WORLD_MS;
+}
+
+/* Records the lock delay of |of|, whose hold ended at |ended_us| without a release. It begins when
+ * the TTL is over. */
 static void add_delay(const user *of, int64_t ended_us) {
-  of->in->delayed_until_us = world_now_us() + of->in->lock_delay_ms * WORLD_MS;
+  of->in->delayed_until_us = world_now_us() + hold_margin_us(of->in) +
+                             of->in->lock_delay_ms * WORLD_MS;
   if (of->in->lock_delay_ms == 0 || is_exempt(of)) return;
   if (checks.n_delayed == DELAYED_MAX) checks.n_delayed = 0;
-  checks.delayed[checks.n_delayed++] = (delayed_hold){
-      of->wish, of->token, ended_us + of->in->lock_delay_ms * WORLD_MS};
+  checks.delayed[checks.n_delayed++] =
+      (delayed_hold){of->wish, of->token,
+                     ended_us + MARGIN_US + of->in->lock_delay_ms * WORLD_MS};
 }
 
 /* As user_holds, but by the clock of the process of |of|. Records the lock delay of a hold that has

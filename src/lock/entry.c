@@ -928,14 +928,14 @@ static void start_lock_delay(el_entry *entry) {
   unwatch(entry);
   set_state(entry, EL_ENTRY_LOCK_DELAY);
   entry->is_wanted = false;
-  set_timer(entry, el_now_ms() + entry->session->lock_delay_ms);
+  set_timer(entry, el_now_ms() + el_session_stay_ms(entry->session));
 }
 
 void el_entry_expire(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_HELD) {
     el_session_check_expiry(entry->session);
-    if (entry->session->lock_delay_ms != 0) {
+    if (el_session_stay_ms(entry->session) != 0) {
       start_lock_delay(entry);
     } else {
       start_release(entry);

@@ -67,11 +67,18 @@ static void note_stall(const el_session *session) {
   }
 }
 
+int64_t el_session_stay_ms(const el_session *session) {
+  int64_t ttl_ms = session->lease.ttl_ms;
+  return session->lock_delay_ms == 0
+             ? 0
+             : ttl_ms - el_lease_proof_hold_ms(ttl_ms) + session->lock_delay_ms;
+}
+
 /* Records that all holds are lost from now on. A holder may not know this yet, and its last writes
  * may be in flight. So the keys stay for the lock delay. */
 static void keep_for_lock_delay(el_session *session, int64_t now_ms) {
   if (session->n_held > 0 && session->lock_delay_ms > 0) {
-    session->lease.keep_until = now_ms + session->lock_delay_ms;
+    session->lease.keep_until = now_ms + el_session_stay_ms(session);
   }
 }
 

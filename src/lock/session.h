@@ -290,6 +290,10 @@ void el_session_confirm(el_session *session, int64_t lease);
  * @thread io */
 bool el_session_is_alive(const el_session *session);
 
+/* el_session_stay_ms returns for how long the keys of a hold stay after it has expired: until the
+ * TTL and the lock delay are over, as after a crash. 0: there is no lock delay. @thread io */
+int64_t el_session_stay_ms(const el_session *session);
+
 /* el_session_is_proven tells whether the lease is alive and the hold deadline has not passed.
  * @thread io */
 bool el_session_is_proven(const el_session *session, int64_t now_ms);

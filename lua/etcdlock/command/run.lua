@@ -214,7 +214,8 @@ local DEADLINE_AGE = 1
 
 -- Ends the child when the lock is lost. KILL follows --grace seconds after the hold deadline, even
 -- if TERM was late, for example because this process was stopped at the deadline. The reason: the
--- next holder may start when the lock delay has passed since the hold deadline.
+-- next holder may start when the lock delay has passed since the end of the TTL, which is at least
+-- 0.2 s later.
 local function watch(self)
   coroutine.wrap(function()
     local deadline
