@@ -39,6 +39,18 @@ it("a hold outlives a connection that falls silent, with one endpoint", function
   assert.is_true(lock:held())
 end)
 
+-- Regression 316. The time for an answer was longer than that of a call. So each call found a dead
+-- connection, and none found out that it was dead.
+it("a call finds out that its connection is dead although answers take 0.8 s", function()
+  proxy:slow(0.8)
+  local client = connect { endpoints = proxy:endpoint(), ttl = 80 }
+  assert(client:lock("held", { timeout = 30 }))
+  for _ = 1, 6 do assert(client:ping()) end
+  proxy:mute()
+  client:ping()
+  assert.is_truthy(client:ping())
+end)
+
 -- Regression 190. With one endpoint, the first request was cancelled and sent again when 1.2 s had
 -- passed, although the member was only slow. On a disk that takes 0.7 s for a write, leases and
 -- locks were requested several times: the first lock took twice as long as with `etcdctl lock`.

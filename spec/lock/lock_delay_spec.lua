@@ -184,7 +184,7 @@ describe("a process stopped past its hold deadline", function()
 end)
 
 describe("a hold lost while etcd is unreachable", function()
-  -- Regression 311. The lock delay began at the hold deadline. So the command of the next
+  -- Regression 315. The lock delay began at the hold deadline. So the command of the next
   -- `etcdlock run` could start a few milliseconds after KILL was sent to that of the last one.
   it("keeps other owners and clients out until the lock delay ends", function()
     local own = suite.start()

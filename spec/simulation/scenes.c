@@ -24,7 +24,8 @@ enum {
   STILL_US = 4000 * WORLD_MS,
   LONG_STILL_US = 20000 * WORLD_MS,
   LATE_US = 800 * WORLD_MS,
-  HUNG_MAX = 3
+  HUNG_MAX = 3,
+  LEADERS = 3
 };
 
 typedef enum incident {
@@ -36,7 +37,9 @@ typedef enum incident {
   INCIDENT_SPLIT,  /* within the second TTL a leader is lost, and votes split */
   /* the leader stands still during the second TTL; the election then takes 2 s to 3 s */
   INCIDENT_SLOW_ELECTION,
-  INCIDENT_LATE_KEEPALIVES /* after one TTL each keepalive takes LATE_US */
+  INCIDENT_LATE_KEEPALIVES, /* after one TTL each keepalive takes LATE_US */
+  /* in every other TTL the leader stands still, and the election takes 2 s to 3 s */
+  INCIDENT_LEADERS
 } incident;
 
 typedef struct scene {
@@ -147,6 +150,14 @@ static void run_client(void *arg) {
 
 static void on_change(const etcd_change *change) { (void)change; }
 
+/* The leader stands still for |still_us|, and the election takes 2 s to 3 s. */
+static void stop_leader(int64_t still_us) {
+  int leader = etcd_leader(stage.cluster);
+  network_pause(stage.cluster, leader, world_now_us() + still_us);
+  etcd_elect(stage.cluster, world_random(2000, 3000) * WORLD_MS);
+  etcd_cut_off(stage.cluster, leader, world_now_us() + still_us);
+}
+
 static void make_incident(void *arg) {
   int leader;
   (void)arg;
@@ -174,10 +185,14 @@ static void make_incident(void *arg) {
       return;
     case INCIDENT_SLOW_ELECTION:
       fiber_sleep(world_random(0, ttl_ms(&stage.scene)) * WORLD_MS);
-      leader = etcd_leader(stage.cluster);
-      network_pause(stage.cluster, leader, world_now_us() + LONG_STILL_US);
-      etcd_elect(stage.cluster, world_random(2000, 3000) * WORLD_MS);
-      etcd_cut_off(stage.cluster, leader, world_now_us() + LONG_STILL_US);
+      stop_leader(LONG_STILL_US);
+      return;
+    case INCIDENT_LEADERS:
+      for (int i = 0; i < LEADERS && !stage.is_over; i++) {
+        fiber_sleep(world_random(0, ttl_ms(&stage.scene)) * WORLD_MS);
+        stop_leader(STILL_US);
+        fiber_sleep(2 * ttl_ms(&stage.scene) * WORLD_MS);
+      }
       return;
     case INCIDENT_LATE_KEEPALIVES:
       stage.options.keepalive_us = LATE_US;
@@ -252,7 +267,8 @@ static const char *const incidents[] = {"",
                                         "the leader stands still",
                                         "votes are split",
                                         "a slow election",
-                                        "keepalives are late"};
+                                        "keepalives are late",
+                                        "leaders stand still"};
 
 static void print_busy_row(const scene *of) {
   int64_t sum_us = 0, worst_us = 0;
@@ -366,6 +382,12 @@ static void for_each_scene(void (*show)(const scene *of, void *arg),
   }
   for (int n = 1; n <= 3; n += 2) {
     show(&(scene){.n_members = n, .incident = INCIDENT_LATE_KEEPALIVES}, arg);
+  }
+  for (int rtt_ms = 0; rtt_ms <= 300; rtt_ms += 100) {
+    show(&(scene){.n_members = 3,
+                  .rtt_ms = rtt_ms,
+                  .incident = INCIDENT_LEADERS},
+         arg);
   }
   for (int n = 1; n <= HUNG_MAX; n++) {
     show(&(scene){.n_members = 3, .n_hung = n}, arg);

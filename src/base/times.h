@@ -21,6 +21,9 @@ enum {
   /* How many times as long an answer may take if there is no other member: another connection takes
    * round trips, and is seldom better. Rows: 1 member, loss; 1 member, disk 700 ms, busy. */
   EL_ALONE_FACTOR = 2,
+  /* The factor applies up to this time, so that a call without a limit of its own (EL_CALL_MS)
+   * finds out that its connection is dead. */
+  EL_ALONE_MOST_MS = 4500,
   /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
    * 7 s (ReqTimeout in server/config) */
   EL_ANSWER_DOUBLINGS = 4,

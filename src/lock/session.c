@@ -86,7 +86,6 @@ static void keep_for_lock_delay(el_session *session, int64_t now_ms) {
 static void explain_silence(const el_session *session, int64_t now_ms,
                             el_error *err) {
   const el_session_lease *lease = &session->lease;
-  err->code = EL_OK;
   if (lease->keepalives == 0) return;
   el_error_set(err, EL_UNAVAILABLE,
                "etcd %s: no answer to a keepalive for %.1f s",
@@ -102,7 +101,7 @@ static void check_expiry(el_session *session, int64_t now_ms) {
   lease->hold_deadline = 0;
   keep_for_lock_delay(session, now_ms);
   if (session->n_keys > 0) {
-    EL_UNINITIALIZED el_error silence;
+    el_error silence = {.code = EL_OK};
     explain_silence(session, now_ms, &silence);
     el_shared_keep_proof_error(session->shared, &silence);
     session->news |= EL_SESSION_NEWS_EXPIRED;

@@ -48,9 +48,9 @@ typedef struct member_state {
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
   int64_t heard_ms;            /* the last sign of life (el_now_ms); 0: none */
-  /* How often it was silent or late, or could not be connected to, since its last sign of life. If
-   * a keepalive was late, only the answer to a keepalive is such a sign. */
-  int n_vain;
+  /* when it was last tried in vain (el_now_ms): it was silent or late, or could not be connected
+   * to; 0: never */
+  int64_t vain_ms;
   bool is_renewing_late;   /* its last keepalive was late */
   el_diagnosis *diagnosis; /* under way; NULL: none */
   /* |diagnosis| began before the certificates were replaced */
@@ -322,23 +322,30 @@ static bool is_connecting(const member_state *at) {
   return is_in_state(at, GRPC_CHANNEL_CONNECTING);
 }
 
-/* Returns |n_vain| of the member. A connection that has opened meanwhile is a sign of life. */
-static int vain_of(const member_state *at) {
+/* Tells whether the member was last tried in vain: it has shown no sign of life since. A connection
+ * that has opened meanwhile is one. */
+static bool is_vain(const member_state *at) {
   bool has_opened =
       at->connecting_since_ms != 0 && is_in_state(at, GRPC_CHANNEL_READY);
-  return has_opened ? 0 : at->n_vain;
+  return at->vain_ms != 0 && at->vain_ms >= at->heard_ms && !has_opened;
 }
 
-/* Counts that the member was tried in vain, for as long as an answer may take if |is_late|. Then
- * the time for an answer doubles, unless there is a member that was not tried in vain: a request to
- * that one helps more than a long wait. */
-static void count_vain(member_state *at, bool is_late) {
-  el_channel *ch = at->ch;
-  at->n_vain++;
+/* Tells whether the member was tried in vain since any member was heard. */
+static bool is_tried(const member_state *at) {
+  const el_channel *ch = at->ch;
   for (size_t i = 0; i < ch->n; i++) {
-    if (vain_of(&ch->members[i]) == 0) return;
+    if (ch->members[i].heard_ms > at->vain_ms) return false;
   }
-  if (is_late) el_patience_expired(&ch->health.patience);
+  return is_vain(at);
+}
+
+/* Doubles the time for an answer, unless a member is left to try: a request to that one helps more
+ * than a long wait. */
+static void expire(el_channel *ch) {
+  for (size_t i = 0; i < ch->n; i++) {
+    if (!is_tried(&ch->members[i])) return;
+  }
+  el_patience_expired(&ch->health.patience);
 }
 
 /* Destroys the member's gRPC channel if it has failed to connect; the next call creates a new one.
@@ -351,9 +358,10 @@ static void on_recreate(el_timer *timer) {
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
       note_dns(at);
+      at->vain_ms = el_now_ms();
       /* If the time for an answer doubles, the next attempt can fail by itself, and tell the cause,
        * before calls go on to the next member. */
-      count_vain(at, took_long(at));
+      if (took_long(at)) expire(at->ch);
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
@@ -383,11 +391,14 @@ static void use(el_channel *ch, size_t member, const el_error *cause) {
   }
 }
 
-/* Tells whether |a| is more likely to answer than |b|: it has shown more recently that it is alive.
- * A member that was left in vain more often comes later, so that each gets its turn. */
+/* Tells whether |a| is to be tried before |b|. A member whose keepalive was late comes last, and
+ * one that was tried in vain after the others. Each gets its turn: the one that was tried earlier
+ * comes first. Of the others, the one that has shown last that it is alive comes first. */
 static bool is_livelier(const member_state *a, const member_state *b) {
-  int a_vain = vain_of(a), b_vain = vain_of(b);
-  return a_vain != b_vain ? a_vain < b_vain : a->heard_ms > b->heard_ms;
+  bool is_a_vain = is_vain(a), is_b_vain = is_vain(b);
+  if (a->is_renewing_late != b->is_renewing_late) return b->is_renewing_late;
+  if (is_a_vain != is_b_vain) return is_b_vain;
+  return is_a_vain ? a->vain_ms < b->vain_ms : a->heard_ms > b->heard_ms;
 }
 
 /* Returns the member to use next: the liveliest of those to which no attempt to connect is under
@@ -399,7 +410,7 @@ static size_t next_member(const el_channel *ch) {
   for (size_t i = 1; i < ch->n; i++) {
     size_t next = (ch->current + i) % ch->n;
     const member_state *at = &ch->members[next];
-    if (is_waiting && vain_of(at) == 0 && is_in_state(at, GRPC_CHANNEL_READY)) {
+    if (is_waiting && !is_vain(at) && is_in_state(at, GRPC_CHANNEL_READY)) {
       return next;
     }
     if (!is_connecting(at) &&
@@ -411,10 +422,7 @@ static size_t next_member(const el_channel *ch) {
 }
 
 /* Notes a sign of life of |at|. */
-static void heard(member_state *at) {
-  at->heard_ms = el_now_ms();
-  if (!at->is_renewing_late) at->n_vain = 0;
-}
+static void heard(member_state *at) { at->heard_ms = el_now_ms(); }
 
 /* Notes that a connection to |at|, the member in use, has opened. */
 static void note_connected(member_state *at) {
@@ -436,7 +444,7 @@ static bool is_overtaken(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   size_t next = next_member(ch);
   return is_connecting(&ch->members[ch->current]) &&
-         vain_of(&ch->members[next]) == 0 && el_channel_is_connected(ch, next);
+         !is_vain(&ch->members[next]) && el_channel_is_connected(ch, next);
 }
 
 /* An attempt to connect has its own limit. While it is under way, another member is tried; but if
@@ -472,28 +480,27 @@ typedef enum leave_sign {
  *   its connection is closed: a firewall may have forgotten it, or the address may stand for
  *   several members. After the first time the connection stays: a member without a leader is
  *   silent, too, until the members have elected one.
- * - If the member is silent, and no other is left to try, the time for an answer doubles
- *   (count_vain); so it does if etcd has never answered. An attempt to connect that is late doubles
- *   it when the attempt ends (on_recreate). */
+ * - If the member is silent, and no other is left to try, the time for an answer doubles (expire);
+ *   so it does if etcd has never answered. An attempt to connect that is late doubles it when the
+ *   attempt ends (on_recreate). */
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
+  bool was_vain = is_vain(at);
+  if (sign != SIGN_FAILED) at->vain_ms = el_now_ms();
   switch (sign) {
     case SIGN_SILENT:
-      if (ch->n == 1 || at->n_vain > 0) drop_channel(at);
-      if (!ch->health.patience.is_answered) {
-        at->n_vain++;
-        el_patience_expired(&ch->health.patience);
+      if (ch->n == 1 || was_vain) drop_channel(at);
+      if (ch->health.patience.is_answered) {
+        expire(ch);
       } else {
-        count_vain(at, true);
+        el_patience_expired(&ch->health.patience);
       }
       break;
     case SIGN_LATE:
       note_dns(at);
-      at->n_vain++;
       break;
     case SIGN_LATE_KEEPALIVE:
       at->is_renewing_late = true;
-      at->n_vain++;
       break;
     case SIGN_FAILED:
       break;
@@ -681,6 +688,10 @@ void el_channel_saw_term(el_channel *ch, uint64_t term) {
   ch->term = term;
   if (is_first) return;
   el_health_restart(&ch->health);
+  for (size_t i = 0; i < ch->n; i++) {
+    ch->members[i].is_renewing_late =
+        false; /* the leader before was at fault */
+  }
   TAILQ_FOREACH(listener, &ch->listeners, link) {
     if (listener->on_new_leader != NULL) listener->on_new_leader(listener);
   }

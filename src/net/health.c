@@ -7,17 +7,36 @@
 
 int64_t el_health_limit_ms(const el_health *health) {
   int64_t limit_ms = el_patience_ms(&health->patience);
-  return health->is_alone ? EL_ALONE_FACTOR * limit_ms : limit_ms;
+  int64_t alone_ms = EL_ALONE_FACTOR * limit_ms;
+  if (alone_ms > EL_ALONE_MOST_MS) alone_ms = EL_ALONE_MOST_MS;
+  return health->is_alone && alone_ms > limit_ms ? alone_ms : limit_ms;
+}
+
+/* Tells whether keepalives alone are pending, and the member has answered since they were sent. */
+static bool is_renewing(const el_health *health) {
+  const el_health_call *call;
+  TAILQ_FOREACH(call, &health->pending, link) {
+    if (!call->is_keepalive || call->sent_ms >= health->heard_ms) return false;
+  }
+  return true;
+}
+
+/* Returns when the oldest keepalive, |call|, will be late. */
+static int64_t late_at_ms(const el_health *health, const el_health_call *call) {
+  return call->sent_ms + (el_health_limit_ms(health) << health->n_late);
 }
 
 static bool is_silent(const el_health *health) {
-  return el_now_ms() >= health->quiet_since_ms + el_health_limit_ms(health);
+  return !is_renewing(health) &&
+         el_now_ms() >= health->quiet_since_ms + el_health_limit_ms(health);
 }
 
 static void set_timer(el_health *health) {
   const el_health_call *first = TAILQ_FIRST(&health->pending);
   const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);
-  int64_t at_ms = health->quiet_since_ms + el_health_limit_ms(health);
+  int64_t at_ms = is_renewing(health)
+                      ? late_at_ms(health, first)
+                      : health->quiet_since_ms + el_health_limit_ms(health);
   if (first->sent_ms < health->moved_ms && health->left_until_ms < at_ms) {
     at_ms = health->left_until_ms;
   }
@@ -78,11 +97,7 @@ static el_health_call *oldest_keepalive(const el_health *health) {
 
 static void check_keepalives(el_health *health) {
   el_health_call *oldest = oldest_keepalive(health);
-  if (oldest == NULL ||
-      el_now_ms() <
-          oldest->sent_ms + (el_health_limit_ms(health) << health->n_late)) {
-    return;
-  }
+  if (oldest == NULL || el_now_ms() < late_at_ms(health, oldest)) return;
   if (health->n_late < EL_ANSWER_DOUBLINGS) health->n_late++;
   cancel(health, oldest);
   health->on_late_keepalive(health);
@@ -177,9 +192,13 @@ void el_health_answered(el_health *health, int64_t took_ms) {
 
 void el_health_call_ended(el_health *health, el_health_call *call,
                           bool is_answered) {
-  if (is_answered && call->is_keepalive) health->n_late = 0;
   if (is_answered && call->sent_ms != 0) {
-    el_health_answered(health, el_now_ms() - call->sent_ms);
+    int64_t took_ms = el_now_ms() - call->sent_ms;
+    /* If it was not in the time of other calls, the next keepalive needs the longer time, too. */
+    if (call->is_keepalive && took_ms < el_health_limit_ms(health)) {
+      health->n_late = 0;
+    }
+    el_health_answered(health, took_ms);
   }
   if (!call->is_pending) return;
   TAILQ_REMOVE(&health->pending, call, link);

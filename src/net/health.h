@@ -58,8 +58,9 @@ struct el_health {
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* until when calls to the previous member may take */
   el_patience patience;
-  /* How many keepalives in a row were late while other calls were answered. For each, the time for
-   * a keepalive doubles: etcd may be slow with keepalives only. */
+  /* How many keepalives were late, while other calls were answered, since one was answered in the
+   * time of other calls. For each, the time for a keepalive doubles: etcd may be slow with
+   * keepalives only. */
   int n_late;
   bool is_alone; /* there is no other member */
   TAILQ_HEAD(el_health_calls, el_health_call)
@@ -91,7 +92,7 @@ void el_health_answered(el_health *health, int64_t took_ms);
 void el_health_moved(el_health *health);
 
 /* el_health_limit_ms returns how long an answer may take: what el_patience_ms returns, and
- * EL_ALONE_FACTOR times that if there is no other member. @thread io */
+ * EL_ALONE_FACTOR times that, up to EL_ALONE_MOST_MS, if there is no other member. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
 
 /* el_health_restart cancels the pending calls, except keepalives, so that their callers send
