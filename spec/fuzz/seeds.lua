@@ -134,14 +134,24 @@ end
 
 -- ---- certificates ----
 
--- A certificate with its key, the same text cut off, and an encrypted key.
-local pipe = assert(io.popen("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
-  .. "-keyout - -subj /CN=fuzz -addext subjectAltName=DNS:a.example,IP:::1,URI:x:y 2>/dev/null"))
-local pem = pipe:read "*a"
-pipe:close()
-assert(pem:find("BEGIN CERTIFICATE", 1, true), "openssl made no certificate")
+-- Returns a new certificate with its key in one text.
+local function certificate(subject, names)
+  local pipe = assert(io.popen("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 "
+    .. "-nodes -keyout - -subj " .. subject .. " -addext subjectAltName=" .. names
+    .. " 2>/dev/null"))
+  local pem = pipe:read "*a"
+  pipe:close()
+  assert(pem:find("BEGIN CERTIFICATE", 1, true), "openssl made no certificate")
+  return pem
+end
+
+local pem = certificate("/CN=fuzz", "DNS:a.example,IP:::1,URI:x:y")
 write("pem", "both", pem)
 write("pem", "short", pem:sub(1, -100))
+-- Regression 307. The end of a text with more than 95 bytes, for a message, was written one byte
+-- behind its buffer.
+write("pem", "long", certificate("/O=" .. ("o"):rep(60) .. "/CN=" .. ("n"):rep(60),
+  "DNS:" .. ("d"):rep(60) .. ".example,DNS:" .. ("e"):rep(60) .. ".example"))
 write("pem", "encrypted", "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"
   .. "DEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n\nMHcCAQ==\n"
   .. "-----END EC PRIVATE KEY-----\n")

@@ -236,11 +236,9 @@ EVP_PKEY *el_pem_key(const el_pem *pem, el_error *err) {
 
 /* Moves the text in |bio| to |to|, and frees |bio|. If |bio| is NULL, the text is empty. */
 static void take_text(BIO *bio, char *to) {
-  int len = bio != NULL ? BIO_read(bio, to, EL_CERTIFICATE_TEXT_SIZE) : 0;
+  int len = bio != NULL ? BIO_read(bio, to, EL_CERTIFICATE_TEXT_SIZE - 1) : 0;
   to[len > 0 ? len : 0] = '\0';
-  if (len == EL_CERTIFICATE_TEXT_SIZE) {
-    memcpy(to + EL_CERTIFICATE_TEXT_SIZE - 4, "...", 4);
-  }
+  if (BIO_pending(bio) > 0) memcpy(to + EL_CERTIFICATE_TEXT_SIZE - 4, "...", 4);
   BIO_free(bio);
 }
 
