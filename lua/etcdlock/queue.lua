@@ -266,17 +266,21 @@ local function keep_first(lists, limit)
 end
 
 -- Returns the `limit` oldest of `kvs`, the keys below `full_name`, with the markers of those that
--- were downgraded. Its field `more` is the number of the other keys.
+-- were downgraded. Its field `more` is the number of the other keys that are no such markers; nil
+-- if there are none.
 local function keep_oldest(kvs, full_name, limit)
-  local kept, markers = {}, {}
-  sort_keys(kvs)
-  for i, kv in ipairs(kvs) do
-    if i <= limit then
-      markers[core.downgrade_marker(full_name, kv.create_revision)] = true
+  local kept, markers, count = {}, {}, 0
+  sort_keys(kvs) -- a marker is younger than the key that it marks
+  for _, kv in ipairs(kvs) do
+    local is_kept = markers[kv.key]
+    if is_kept == nil then
+      count = count + 1
+      is_kept = count <= limit
+      markers[core.downgrade_marker(full_name, kv.create_revision)] = is_kept
     end
-    kept[#kept + 1] = (i <= limit or markers[kv.key]) and kv or nil
+    kept[#kept + 1] = is_kept and kv or nil
   end
-  kept.more = #kvs - #kept
+  kept.more = count > limit and count - limit or nil
   return kept
 end
 

@@ -148,11 +148,19 @@ describe("queues", function()
         { page[1].entries, page[1].more, page[1].other_keys })
     end)
 
-    it("shows a downgraded writer as a reader", function()
+    -- Regression 308. The key that marks the downgrade counted as an entry: |more| was 0 where all
+    -- was read, and a page had an entry less than |limit|.
+    it("shows a downgraded writer as a reader, and does not count its marker", function()
       local lock = keep(assert(client:write_lock "a"))
       assert(lock:downgrade())
+      assert.is_nil(client:queues("", { limit = 1 })[1].more)
       keep(assert(other:read_lock "a"))
-      assert.same({ "a read+" }, shown((client:queues("", { limit = 1 }))))
+      for limit, entries in ipairs { { "a read+" }, { "a read+ read+" } } do
+        local page = client:queues("", { limit = limit })
+        assert.same(entries, shown(page))
+        assert.equal(limit == 1 and 1 or nil, page[1].more)
+        assert.equal(1, page[1].other_keys)
+      end
     end)
 
     it("begins after any name, also of another prefix", function()
