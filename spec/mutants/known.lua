@@ -2273,4 +2273,12 @@ end]],
     to = "kept.more = #kvs - #kept",
     spec = "spec/lock/queues_spec.lua",
   },
+  {
+    name = "--quiet prints a loss after the end of the command, although its run is recorded",
+    regression = 309,
+    file = "lua/etcdlock/command/run.lua",
+    from = "if note and not self._args.quiet then",
+    to = "if note and not (self._args.quiet and code ~= \"lost\") then",
+    spec = "spec/command/once_spec.lua",
+  },
 }

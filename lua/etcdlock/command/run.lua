@@ -317,15 +317,17 @@ end
 -- release and `was_held` is false. Otherwise returns `status`.
 local function release(self, status, was_held, is_recorded)
   local released, message, code = self._lock:unlock()
+  local note -- what is no error
   if code == "unavailable" then
-    if not self._args.quiet then -- no error: the lock will be free
-      report.print_message("lock %s: etcd has not confirmed the release; the lock is free after its"
-        .. " TTL and lock delay at the latest", self._quoted_name)
-    end
+    note = ("lock %s: etcd has not confirmed the release; the lock is free after its TTL and lock"
+      .. " delay at the latest"):format(self._quoted_name)
   elseif code == "lost" and is_recorded then
-    report.print_message("%s, after the command had ended; its run is recorded", message)
+    note = message .. ", after the command had ended; its run is recorded"
   elseif not (released or self._is_terminated or self._is_loss_told) then
     settings.fail(message, code)
+  end
+  if note and not self._args.quiet then
+    report.print_message("%s", note)
   end
   return (self._is_terminated or code == "lost" and not was_held) and EXIT.LOST or status
 end
