@@ -110,7 +110,7 @@ local function start(lock)
     message, code = client:_find_outage()
   end
   if message then
-    return fail(lock, string.format("lock %s: %s", names.quote(lock), message), code)
+    return fail(lock, string.format("%s: %s", names.describe_lock(lock), message), code)
   end
   local limit = lock._timeout == 0 and get_try_timeout(lock) or lock._timeout
   local core_lock, has_events
@@ -231,7 +231,7 @@ local function find_loop(lock)
   local client = lock._client
   local loop, message, code = runtime.loop(client._wakeups.chosen)
   if message and lock._timeout ~= 0 then
-    return nil, string.format("lock %s: %s", names.quote(lock), message), code
+    return nil, string.format("%s: %s", names.describe_lock(lock), message), code
   elseif message then
     lock._stops_loop = true
   end

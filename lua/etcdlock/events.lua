@@ -13,7 +13,6 @@ local format_number = require("etcdlock.text").format_number
 local label = require "etcdlock.label"
 local names = require "etcdlock.names"
 local Outages = require "etcdlock.outages"
-local quote = require("etcdlock.text").quote
 local runtime = require "etcdlock.wait.runtime"
 
 local Events = {}
@@ -21,10 +20,10 @@ Events.__index = Events
 
 -- ---- events and their text ----
 
-local LEAKED = "lock %s was released because its handle was collected as garbage;"
+local LEAKED = "%s was released because its handle was collected as garbage;"
   .. " keep the result of client:lock (resty.etcdlock: the object) until unlock, or use with_lock"
 
-local LEAKED_IN_WITH = "lock %s was released because the coroutine that ran its with_lock was"
+local LEAKED_IN_WITH = "%s was released because the coroutine that ran its with_lock was"
   .. " dropped and collected as garbage; keep the coroutine until it ends"
 
 local MANY_CLIENTS = "this process has %d clients, each with a thread, a connection to etcd and a"
@@ -37,6 +36,11 @@ local BY = {
   close = " with its client",
 }
 
+-- Returns the beginning of the text of an event about a lock.
+local function subject_of(event)
+  return names.describe(event.mode, event.name)
+end
+
 local function format_seconds(seconds)
   return format_number(seconds < 1 and "%.3g s" or "%.1f s", seconds)
 end
@@ -45,35 +49,35 @@ end
 -- doc/observability.md lists the kinds with their fields.
 local KINDS = {
   waiting = { "info", function(event)
-    return string.format("lock %s: still waiting after %s", quote(event.name),
+    return string.format("%s: still waiting after %s", subject_of(event),
       format_seconds(event.wait))
   end },
   still_waiting = { "warn", function(event)
-    return string.format("lock %s: still waiting after %s%s", quote(event.name),
+    return string.format("%s: still waiting after %s%s", subject_of(event),
       format_seconds(event.wait), label.format_holder(event.holder))
   end },
   acquired = { "info", function(event)
-    return string.format("lock %s: acquired after %s, token %.0f", quote(event.name),
+    return string.format("%s: acquired after %s, token %.0f", subject_of(event),
       format_seconds(event.wait), event.token)
   end },
   not_acquired = { "warn", function(event)
-    return string.format("lock %s: not acquired after %s, %s: %s", quote(event.name),
+    return string.format("%s: not acquired after %s, %s: %s", subject_of(event),
       format_seconds(event.wait), event.code, event.message)
   end },
   released = { "info", function(event)
-    return string.format("lock %s: released%s after %s, token %.0f", quote(event.name),
+    return string.format("%s: released%s after %s, token %.0f", subject_of(event),
       BY[event.by], format_seconds(event.hold), event.token)
   end },
   lost = { "warn", function(event)
-    return string.format("lock %s: lost after %s, token %.0f, %s: %s", quote(event.name),
+    return string.format("%s: lost after %s, token %.0f, %s: %s", subject_of(event),
       format_seconds(event.hold), event.token, event.reason, event.message)
   end },
   leaked = { "warn", function(event)
-    return (event.is_in_with and LEAKED_IN_WITH or LEAKED):format(quote(event.name))
+    return (event.is_in_with and LEAKED_IN_WITH or LEAKED):format(subject_of(event))
   end },
   raised = { "warn", function(event)
-    return string.format("lock %s: the function of with_lock raised an error: %s",
-      quote(event.name), (event.message:gsub("%s*\n%s*", " | ")))
+    return string.format("%s: the function of with_lock raised an error: %s",
+      subject_of(event), (event.message:gsub("%s*\n%s*", " | ")))
   end },
   failover = { "warn", function(event)
     return string.format("failover from member %s: %s", event.from, event.message)
@@ -89,8 +93,8 @@ local KINDS = {
     return string.format("etcd answers again after %s%s", format_seconds(event.outage), more)
   end },
   permits_differ = { "warn", function(event)
-    return string.format("semaphore %s: %s; give the same number everywhere, because the largest"
-      .. " one is the limit", quote(event.name), label.format_permits(event.permits, event.other))
+    return string.format("%s: %s; give the same number everywhere, because the largest one is"
+      .. " the limit", subject_of(event), label.format_permits(event.permits, event.other))
   end },
   many_clients = { "warn", function(event)
     return MANY_CLIENTS:format(event.count)

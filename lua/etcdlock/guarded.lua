@@ -27,12 +27,12 @@ local function send(self, method, keys, add_operations)
     return nil, self:_not_held()
   elseif not ok then
     local message, code = held, results
-    local subject = string.format("lock %s: %s%s", names.quote(self), method, quote_keys(keys))
+    local subject = string.format("%s: %s%s", names.describe_lock(self), method, quote_keys(keys))
     return nil, subject .. ": " .. message, code, extra -- whether certainly nothing was written
   end
   -- Never reached, because the core records the loss before it passes on an answer whose guard
   -- failed.
-  return nil, string.format("lock %s was lost: its key is gone", names.quote(self)), "lost"
+  return nil, string.format("%s was lost: its key is gone", names.describe_lock(self)), "lost"
 end
 
 -- Sends operations. In the same transaction etcd checks that the create_revision of the lock's key
@@ -333,8 +333,8 @@ end
 -- @raise for a lock that is not a write lock
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
-    local text = "lock:downgrade: lock %s is not a write lock; take it with client:write_lock"
-    check.raise(text:format(names.quote(self)))
+    local text = "lock:downgrade: %s is not a write lock; take it with client:write_lock"
+    check.raise(text:format(names.describe_lock(self)))
   elseif not self:_left() then
     return nil, self:_not_held()
   elseif self._mode == "read" and self._downgrade ~= "unconfirmed" then

@@ -411,8 +411,8 @@ local function find_wait_refusal(self, wanted)
     if wait._core:wait(0) ~= nil then
       waits[wait] = nil -- an error has ended the call before end_wait
     elseif runtime.is_waiting(wait._binding) then
-      local text = "lock %s: its owner waits for it already, in another coroutine"
-      return text:format(names.quote(wanted)), "deadlock"
+      local text = "%s: its owner waits for it already, in another coroutine"
+      return text:format(names.describe_lock(wanted)), "deadlock"
     end
   end
 end
@@ -425,10 +425,9 @@ local function find_deadlock(self, wanted, loop)
   end
   local holder = describe_blocking(self, wanted, loop)
   if holder then
-    local text = "%s %s is held by %s, which cannot release it while this call waits%s"
-    local noun = wanted._mode == "permit" and "semaphore" or "lock"
+    local text = "%s is held by %s, which cannot release it while this call waits%s"
     local hint = loops.hint(wanted._client._wakeups.chosen)
-    return text:format(noun, names.quote(wanted), holder, hint), "deadlock"
+    return text:format(names.describe_lock(wanted), holder, hint), "deadlock"
   end
 end
 

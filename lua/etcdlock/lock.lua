@@ -61,21 +61,21 @@ function Lock:_not_held()
   end
   local reason, details = self._core:loss()
   if reason == "closed" then
-    return string.format("lock %s: the client was closed", names.quote(self)), "closed"
+    return string.format("%s: the client was closed", names.describe_lock(self)), "closed"
   elseif reason then
-    return string.format("lock %s was lost: %s", names.quote(self), details), "lost"
+    return string.format("%s was lost: %s", names.describe_lock(self), details), "lost"
   elseif self._core:is_outlived() then
-    local text = "lock %s ended with the nginx request that held it"
-    return text:format(names.quote(self)), "not_held"
+    local text = "%s ended with the nginx request that held it"
+    return text:format(names.describe_lock(self)), "not_held"
   end
-  return string.format("lock %s is not held", names.quote(self)), "not_held"
+  return string.format("%s is not held", names.describe_lock(self)), "not_held"
 end
 
 -- Raises unless the lock is the lock of an election's leader.
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
-    check.raise(string.format("%s: lock %s is not a leader's; get one by election:campaign", where,
-      names.quote(self)))
+    check.raise(string.format("%s: %s is not a leader's; get one by election:campaign", where,
+      names.describe_lock(self)))
   end
 end
 
@@ -238,8 +238,8 @@ local function await_release(self)
   local released, message, code =
     client:_await(waits.Released, loop, self._core, limit, self._binding)
   if released == nil then
-    local text = "lock %s: etcd has not confirmed the release yet; it goes on"
-    return nil, text:format(names.quote(self)), "unavailable"
+    local text = "%s: etcd has not confirmed the release yet; it goes on"
+    return nil, text:format(names.describe_lock(self)), "unavailable"
   end
   return released, message, code
 end
@@ -252,7 +252,7 @@ function Lock:_confirm(count, was_held)
     return true
   elseif count == 0 then
     message, code = self:_find_fork()
-    return nil, message or string.format("lock %s is not held", names.quote(self)),
+    return nil, message or string.format("%s is not held", names.describe_lock(self)),
       code or "not_held"
   elseif was_held then
     is_released, message, code = await_release(self)
@@ -337,7 +337,7 @@ end
 function Lock:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
   if self:count() == 0 then
-    return nil, string.format("lock %s is not held", names.quote(self)), "not_held"
+    return nil, string.format("%s is not held", names.describe_lock(self)), "not_held"
   end
   self._client._loss_listeners:add(self, fn)
   return true
@@ -362,8 +362,8 @@ function Lock:wait_lost(timeout)
   if ended == false then
     return nil, message, code
   elseif not ended then
-    local text = "lock %s was not lost within %s s"
-    return nil, text:format(names.quote(self), format_number("%g", timeout)), "timeout"
+    local text = "%s was not lost within %s s"
+    return nil, text:format(names.describe_lock(self), format_number("%g", timeout)), "timeout"
   end
   self._client._loss_listeners:call_due()
   message, code = self:_not_held()

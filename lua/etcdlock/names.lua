@@ -117,4 +117,15 @@ function M.quote(lock)
   return quote(M.full_name_of(lock))
 end
 
+--- Returns the beginning of a message about a lock with this mode and full name, as the C core
+-- writes it: `lock "x"`, or `semaphore "x"` for a permit.
+function M.describe(mode, full_name)
+  return (mode == "permit" and "semaphore " or "lock ") .. quote(full_name)
+end
+
+--- Returns what M.describe returns for `lock`.
+function M.describe_lock(lock)
+  return M.describe(lock._mode, M.full_name_of(lock))
+end
+
 return M

@@ -2281,4 +2281,12 @@ end]],
     to = "if note and not (self._args.quiet and code ~= \"lost\") then",
     spec = "spec/command/once_spec.lua",
   },
+  {
+    name = "messages of holds call a permit a lock",
+    regression = 310,
+    file = "lua/etcdlock/names.lua",
+    from = [[(mode == "permit" and "semaphore " or "lock ")]],
+    to = [["lock "]],
+    spec = "spec/semaphore/semaphore_spec.lua",
+  },
 }

@@ -166,6 +166,30 @@ describe("a semaphore", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
+  -- Regression 310. Messages about a permit began with `semaphore` during its wait, and with `lock`
+  -- after its grant.
+  it("is called a semaphore in all messages about its permits", function()
+    local events = {}
+    local own = connect { log = function(event) events[#events + 1] = event end }
+    local lock = assert(own:semaphore("pool", 1):lock())
+    local function assert_named(message)
+      assert.equal('semaphore "' .. prefix .. 'pool"', message:match '^[^"]*"[^"]*"', message)
+    end
+    assert_named(assert_fails("locked", own:semaphore("pool", 1):try_lock { owner = 1 }))
+    assert_named(assert_fails("timeout", lock:wait_lost(0)))
+    assert_named(assert_fails("invalid", lock:put(prefix .. "data", ("v"):rep(2000000))))
+    assert.is_true(other:break_lock("pool", lock:token()))
+    assert.equal("deleted", lock:wait_lost(5))
+    assert_named(assert_fails("lost", lock:check()))
+    assert_named(assert_fails("lost", lock:unlock()))
+    assert_named(assert_fails("not_held", lock:unlock()))
+    lock = assert(own:semaphore("pool", 1):lock())
+    own:close()
+    assert_named(assert_fails("closed", lock:check()))
+    for _, event in ipairs(events) do assert_named((tostring(event):gsub("^etcdlock: ", ""))) end
+    assert.is_true(#events > 1, #events)
+  end)
+
   it("returns its name and number of permits, and refuses invalid arguments", function()
     assert.equal('etcdlock.semaphore "' .. prefix .. 'pool" (3 permits)', tostring(mine))
     assert.same({ "pool", 3 }, { mine:name(), mine:permits() })

@@ -5,12 +5,12 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
 local label = require "etcdlock.label"
+local names = require "etcdlock.names"
 local once = require "etcdlock.once"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
 local format_number = require("etcdlock.text").format_number
-local quote = require("etcdlock.text").quote
 
 local LOCK_DELAY_MAX = require("etcdlock.connect_options").LOCK_DELAY_MAX
 local EXIT = report.EXIT
@@ -19,7 +19,7 @@ local M = {}
 
 -- Fields of a run:
 --   _args           the result of parser.parse
---   _quoted_name    full name of the lock in quotes, for messages
+--   _subject        beginning of messages, see names.describe
 --   _client         the client
 --   _take           the parameter `take` of M.run_with
 --   _job            the run of --once-per (once.lua); nil: that option is not given
@@ -128,7 +128,7 @@ local function announce_wait(self)
     coroutine.wrap(function()
       local queue = self._client:queue(self._args.name)
       if queue and not timer:is_closing() then
-        report.print_message_async("lock %s: %s; waiting", self._quoted_name,
+        report.print_message_async("%s: %s; waiting", self._subject,
           describe_holder(self._args, queue))
       end
     end)()
@@ -243,7 +243,7 @@ local function limit_hold(self)
     if self._child:has_ended() then
       return -- limit_group ends the other processes of the group
     end
-    terminate(self, ("lock %s: --max-hold of %s s is over"):format(self._quoted_name,
+    terminate(self, ("%s: --max-hold of %s s is over"):format(self._subject,
       format_number("%g", self._args.max_hold)), self._args.grace)
   end)
 end
@@ -319,8 +319,8 @@ local function release(self, status, was_held, is_recorded)
   local released, message, code = self._lock:unlock()
   local note -- what is no error
   if code == "unavailable" then
-    note = ("lock %s: etcd has not confirmed the release; the lock is free after its TTL and lock"
-      .. " delay at the latest"):format(self._quoted_name)
+    note = self._subject .. ": etcd has not confirmed the release; the lock is free after its TTL"
+      .. " and lock delay at the latest"
   elseif code == "lost" and is_recorded then
     note = message .. ", after the command had ended; its run is recorded"
   elseif not (released or self._is_terminated or self._is_loss_told) then
@@ -401,7 +401,8 @@ function M.run_with(args, take)
     return status
   end
   local self = setmetatable({
-    _args = args, _quoted_name = quote((args.prefix or "") .. args.name), _client = client,
+    _args = args, _client = client,
+    _subject = names.describe(args.permits and "permit", (args.prefix or "") .. args.name),
     _job = args.once_per and once.start(client, args.name, args.once_per), _take = take,
     _is_waiting = true,
   }, Run)

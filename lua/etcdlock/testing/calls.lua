@@ -98,7 +98,7 @@ local taken_at = setmetatable({}, { __mode = "k" })
 --- Returns the words, for a message, for a lock that the program holds.
 function M.describe_hold(lock)
   local place = taken_at[lock]
-  return ("lock %s%s is still held"):format(names.quote(lock),
+  return ("%s%s is still held"):format(names.describe_lock(lock),
     place and ", taken at " .. place .. "," or "")
 end
 
