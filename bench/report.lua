@@ -39,7 +39,7 @@ function M.comparisons(row)
   for _, limit in ipairs(row.limits) do
     local rates = {}
     for i in ipairs(ours) do rates[i] = tonumber((limit:match "%d+")) end
-    compare(limit, "a limit of " .. limit, rates)
+    compare(limit, "a rate of " .. limit, rates)
   end
   return list
 end
@@ -54,7 +54,7 @@ function M.figures(row)
     end
     local label = rows.FIGURES[figure.field]
     if figure.percent == 100 then
-      label = label .. ", the longest"
+      label = label .. ", maximum"
     elseif figure.percent ~= 50 then
       label = ("%s, %d %% of them"):format(label, figure.percent)
     end

@@ -20,9 +20,9 @@ local M = { list = {} }
 M.FIGURES = {
   core_bytes = "bytes of the core's structs for each lock",
   cpu_percent = "% of a core while idle",
-  failed = "calls of `lock` in a window that fail with another code than `timeout`",
+  failed = "number of `lock` calls in one window of the run that fail with a code other than `timeout`",
   handoff = "ms from `unlock` in one process to the return of `lock` in the other",
-  late = "ms after its limit at which a call returns",
+  late = "ms by which a call returns after its limit",
   lost = "locks lost that were held all the time, TTL 5 s",
   requests = "requests about locks for each hold",
   rpcs = "requests to etcd per second while idle",

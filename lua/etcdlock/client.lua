@@ -134,13 +134,15 @@ end
 -- in etcd. If the owner holds the lock already, the call returns the same lock object with
 -- `count` + 1, and sends no request; the owner has to unlock as often.
 -- @function client:lock
--- @tparam string name 1 to 512 bytes with the prefix, without NUL, and without one of the
---   [endings that are refused](migration.md#mixed-operation)
+-- @tparam string name 1 to 512 bytes with the prefix, without NUL. Names that end in `/read`,
+--   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to a
+--   name that comes from data
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not free
 --   within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if
---   the wait would never end; `lost` if the key of the waiter was deleted
+--   the wait would never end; `lost` if the key of the waiter was deleted, or the lease of the
+--   client has ended: call again
 
 --- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
 -- writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
@@ -158,24 +160,24 @@ end
 -- error. The call never runs `fn` without the lock. It also releases the lock if a debug hook
 -- raises an error [in any instruction](production.md#fork-ctrl-c-exit).
 --
--- As with `pcall`, `fn` succeeds whenever it returns: if `fn` ends with
--- `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn`
--- as well: `local ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
+-- As `pcall` does, the call returns true and the results of `fn`, whatever these are: if `fn` ends
+-- with `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of
+-- `fn` as well: `local ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
 --
 -- `os.exit` within `fn` ends the process at once, mostly
 -- [without a release](production.md#fork-ctrl-c-exit).
 --
 -- If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
--- be released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
--- `fn`: `fn` has run, so do not repeat the work blindly. If only etcd's confirmation of the release
--- is missing, the call succeeds.
+-- be released (`denied`, `closed`, …), the call returns nil, message, code, `true`, and then the
+-- results of `fn`. So the fourth result tells whether `fn` has run: then do not repeat the work
+-- blindly. If only etcd's confirmation of the release is missing, the call succeeds.
 -- @function client:with_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
--- @fail as client:lock, not_held: followed by true and the results if `fn` has run
+-- @fail as client:lock, not_held: followed by `true` and the results of `fn` if `fn` has run
 -- @raise an error of `fn`, the same object
 
 --- Starts to take a lock and returns at once, for an event loop of your own. The owner is the
@@ -501,8 +503,8 @@ end
 -- `close` returns at once, and the client closes in the background. If a program drops a client
 -- without `close`, the client closes in the background when Lua collects it.
 --
--- If a member does not answer, the I/O thread and one socket remain until the attempt to connect
--- ends: for at most 11 s.
+-- If a member does not answer, the I/O thread remains until all attempts to connect have ended: for
+-- at most 11 s. Each attempt keeps one socket.
 -- @treturn true
 -- @fail never
 function Client:close()

@@ -213,7 +213,7 @@ describe("the report of the benchmark", function()
     local text = report.text(row_of())
     assert.matches("Go Mutex +9.00 × %(5.00 to 10.0%); 10.0 per second; target 8.00: reached",
       text)
-    assert.matches("limit of 100/s +0.90 × %(0.10 to 1.00%).-target 1.00: MISSED", text)
+    assert.matches("rate of 100/s +0.90 × %(0.10 to 1.00%).-target 1.00: MISSED", text)
   end)
 
   it("fails, and says so, if etcdlock had two holders at once", function()
@@ -276,7 +276,7 @@ describe("the report of the benchmark", function()
       "\n| holds per second | the work |\n| --- | --: |\n| etcdlock | 90.0 (0.50) |\n"
         .. "| Go Mutex | 10.0 (0.50) |\n",
       "| the work | times as fast as Go Mutex | **9.00** | 5.00 to 10.0 | ≥ 8.00, reached |",
-      "| the work | times as fast as a limit of 100/s | **0.90** | 0.10 to 1.00 |",
+      "| the work | times as fast as a rate of 100/s | **0.90** | 0.10 to 1.00 |",
       "\nNot in this run: Java: no Java.\n", "\nNot in this run: Go (the work): tired.\n",
     } do
       assert.is_truthy(page:find(text, 1, true), text)

@@ -48,7 +48,8 @@ local TOLD = {
     { "the TTL is under (%d+) s, up to", OFTEN_BELOW },
     { "up to every `ttl` / (%d+); if", core.EL_RENEW_OFTEN_DIVISOR },
     { "a quarter of the TTL, every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
-    { "One read every (%d+) s, or every TTL", core.EL_REREAD_MS / 1000 },
+    { "One read ([%d.]+) s after it begins to wait", core.EL_FIRST_READ_MS / 1000 },
+    { "then one every (%d+) s, or every TTL", core.EL_REREAD_MS / 1000 },
     { "more if etcd takes longer than ([%d.]+) s", core.EL_BATCH_WAIT_MS / 1000 },
   },
   ["doc/reference.md"] = {
@@ -61,7 +62,7 @@ local TOLD = {
     { "at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
     { "The call waits up to (%d+) s for etcd's confirmation", lua("lock.lua", "RELEASE_TIMEOUT") },
     { "Waits at most about ([%d.]+) s for etcd", lua("client.lua", "CLOSE_TIMEOUT") },
-    { "until the attempt to connect ends: for at most (%d+) s",
+    { "until all attempts to connect have ended: for at most (%d+) s",
       math.ceil(core.EL_CONNECT_MOST_MS / 1000 + lua("client.lua", "CLOSE_TIMEOUT")) },
     { "If the member has not answered within (%d+) s", lua("client.lua", "STATUS_TIMEOUT") },
     { "`lock:put` (%d+) s for example", CALL },
