@@ -135,8 +135,8 @@ end
 -- `count` + 1, and sends no request; the owner has to unlock as often.
 -- @function client:lock
 -- @tparam string name 1 to 512 bytes with the prefix, without NUL. Names that end in `/read`,
---   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to a
---   name that comes from data
+--   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to
+--   a name that comes from data
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not free

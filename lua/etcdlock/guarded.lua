@@ -228,8 +228,8 @@ local function check_operations(list)
   return writes, keys
 end
 
--- Records whether the keys that `list` reads were read. A key that it also writes does not count:
--- the value to write was known before.
+-- Records for each key that `list` reads whether the read has succeeded. A key that `list` also
+-- writes counts as read, because the program has chosen its value without this read.
 local function note_operations(self, list, writes, message)
   for _, op in ipairs(list) do
     if op[1] == "get" then

@@ -124,8 +124,8 @@ function Lock:count()
 end
 
 --- Returns the name of the lock, without the client's prefix.
--- @treturn string the name; for a `multi_lock`, the names with spaces between them (cut to 80 bytes,
---   then `...`)
+-- @treturn string the name; for a `multi_lock`, the names with spaces between them (cut to 80
+--   bytes, then `...`)
 -- @fail never
 function Lock:name()
   return self._name

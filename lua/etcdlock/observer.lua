@@ -194,14 +194,14 @@ local function fail_at_timeout(self, timeout)
 end
 
 --- Waits until the leader or its value has changed, and returns the value, key and token of the
--- leader. If nobody leads any more, returns `false` alone. The first call reports the current leader, or
--- waits until there is a leader. Several coroutines may call one observer. Each change is returned
--- to one of them.
+-- leader. If nobody leads any more, returns `false` alone. The first call reports the current
+-- leader, or waits until there is a leader. Several coroutines may call one observer. Each change
+-- is returned to one of them.
 --
 -- The fourth result is nil, except here: if etcd has not confirmed the last report for the client's
--- `ttl`, it is unknown who leads. Then the call returns the last report once more, with its age: the
--- seconds since etcd has confirmed it. When etcd answers again, the call returns the current leader,
--- or `false`, without an age, also if nothing has changed.
+-- `ttl`, it is unknown who leads. Then the call returns the last report once more, with its age:
+-- the seconds since etcd has confirmed it. When etcd answers again, the call returns the current
+-- leader, or `false`, without an age, also if nothing has changed.
 -- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
 --   0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd
 --   is unreachable. But if etcd has never answered this client, it fails with `unavailable` as

@@ -39,8 +39,8 @@ while grep -q '^State:.[%s]' /proc/$pid/task/*/status; do :; done]]
 
 local directory -- of the private etcd; nil: there is no such etcd
 local defaults -- options that etcdlock.connect uses as defaults; nil: M.start was not called
--- Client with a lock. M.eventually waits for its loss, because this works in every event loop. nil
--- until it is needed.
+-- A client and a lock that it holds. M.eventually pauses by waiting for the loss of this lock with
+-- a timeout, because that works in every event loop. nil until the first use.
 local pauses, pause_lock
 
 local connect = etcdlock.connect
@@ -381,9 +381,9 @@ local function try(fn, is_right, plan)
   return (tostring(why == nil and "the data are wrong" or why):gsub("%s*\n%s*", " "))
 end
 
---- Calls `fn` again and again. In each run, one call of the program ends in one of the ways that
--- its documentation lists: the first call with its first [outcome](#testing), with the second one,
--- and so on; then the second call. After each run, `is_right` tells whether the data are right.
+--- Calls `fn` once without a failure. Then calls `fn` once for each [outcome](#testing) of each
+-- call that may fail: first for each outcome of the first call, then for those of the second, and
+-- so on. After each run, `is_right` tells whether the data are right.
 --
 -- `is_right` gets the results of `fn` as `pcall` returns them: true and the results, or false and
 -- the error. If the data are wrong, or are not what `fn` has returned, it raises an error, or

@@ -34,8 +34,9 @@ enum {
    * only slow. A member that answers none is given up after one. */
   EL_ATTEMPT_ANSWERS = 5,
   /* An attempt to connect: two round trips, and four with TLS, whose handshake also needs the
-   * processors of both sides. EL_ALONE_FACTOR does not apply: a packet of an attempt that was lost
-   * is sent again after 1 s, and then after 2 s more; a new attempt sends one at once. */
+   * processors of both sides. If a packet of an attempt is lost, the kernel repeats it after 1 s,
+   * and again after 2 s more. A new attempt sends a packet at once, so EL_ALONE_FACTOR does not
+   * apply. */
   EL_CONNECT_ANSWERS = 2,
   EL_CONNECT_TLS_ANSWERS = 4,
   /* its longest time. gRPC cannot be shut down while an attempt is under way, so a client that is

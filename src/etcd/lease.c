@@ -432,8 +432,8 @@ static void close_oldest(el_keepalive *ka) {
   if (n >= STREAMS_MAX) close_stream(oldest);
 }
 
-/* Returns the stream for the next renewal, moved to the end of the list: one that waits for a
- * token, the idle one, or a new one. NULL: the server allows no more streams. */
+/* Returns the stream for the next renewal: the stream that waits for a token, else the idle stream,
+ * else a new one. It is then the last of the list. NULL: the server allows no more streams. */
 static renewal_stream *take_stream(el_keepalive *ka) {
   renewal_stream *it = TAILQ_LAST(&ka->streams, renewal_streams);
   if (it != NULL && it->st == NULL) return it;

@@ -149,7 +149,7 @@ static void refuse(el_watches *watches, el_watch *watch,
 
 /* Called when etcd has ended |watch| or has refused to create it. The reason "permission denied"
  * concerns only |watch|. After any other reason (the token, compaction, a fault of the member), all
- * watches are created anew on a new stream. */
+ * watches of this stream are created anew on a new stream. */
 static void on_canceled(el_watches *watches, el_watch *watch,
                         const char *reason) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};

@@ -895,8 +895,8 @@ static void on_linger_end(el_entry *entry) {
 
 /* ---- reports of an entry ---- */
 
-/* Has the waiters of |other| served again: the first one may be a try that has waited until this
- * client deleted a key. */
+/* Marks |other| as changed if it has waiters, so that they are served again: the first one may be a
+ * try that waits until this client has deleted a key. */
 static bool serve_again(el_local_queue *other) {
   if (!TAILQ_EMPTY(&other->waiting)) mark_changed(other);
   return false;

@@ -185,8 +185,8 @@ struct el_session {
   el_error too_slow;
   el_timer timer;
   el_keepalive *keepalive;
-  /* The listed keys. A lease check reads the first one whose put has been answered, if there is
-   * one. The key that was read moves to the end. */
+  /* The listed keys. A lease check reads the first key whose put has been answered. If there is
+   * none, it reads the first key. That key moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys, n_held;
   /* leases that are revoked in the background */

@@ -109,7 +109,8 @@ void *el_lua_take_box(lua_State *L, int arg, const char *type);
 void el_lua_set_uservalue(lua_State *L, int index);
 
 /* el_lua_push_uservalue pushes the user value of the userdata at |index|. If no user value was set,
- * it pushes nil, or in Lua 5.1 and LuaJIT the table of globals. @thread lua */
+ * it pushes nil, or in Lua 5.1 and LuaJIT the environment of the C function that has created the
+ * userdata (after `require`: the table `package`). @thread lua */
 void el_lua_push_uservalue(lua_State *L, int index);
 
 /* el_lua_new_type registers the metatable |type| with |methods| and the finalizer |gc|.

@@ -207,8 +207,9 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_DISABLE_CLIENT_AUTHORITY_FILTER, 1),
       /* By default gRPC tries to connect for 20 s, which is longer than a lease. The "min reconnect
        * backoff" is in fact the time limit of an attempt, unless the backoff is longer. After the
-       * first attempt, gRPC makes the backoff longer by up to a fifth. gRPC makes another attempt
-       * only if the first took as long as the backoff, because on_recreate drops the channel. */
+       * first attempt, gRPC changes the backoff at random by up to a fifth, up or down. The backoff
+       * counts from the start of an attempt. on_recreate drops the channel about EL_FAILED_MS after
+       * a call has failed. So gRPC makes a second attempt only if the backoff ends before that. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, backoff_ms),

@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 enum {
-  /* If the revision has grown by this between two answers, the member may have got a snapshot: half
-   * of the 5,000 entries that it has then missed, because some entries do not raise the revision.
-   */
+  /* If the revision grows by this number or more between two answers, the member may have got a
+   * snapshot in between. A member gets one only after it has missed 5,000 log entries. The limit is
+   * half of that, because some entries do not raise the revision. */
   SNAPSHOT_REVS = 2500
 };
 

@@ -41,8 +41,8 @@ bool el_pem_init(el_pem *pem, const char *option, const char *file,
 /* el_pem_destroy overwrites and frees what |pem| holds. @thread any */
 void el_pem_destroy(el_pem *pem);
 
-/* el_pem_has_changed returns whether the time, the size or the inode of the file has changed since
- * the file was read. @thread io */
+/* el_pem_has_changed returns whether the time, the size, the inode or the device of the file has
+ * changed since the file was read. Returns false if `stat` fails. @thread io */
 bool el_pem_has_changed(const el_pem *pem);
 
 /* el_pem_reread reads the file again, or copies the PEM string, into |to|,

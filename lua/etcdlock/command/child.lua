@@ -117,8 +117,8 @@ function Child.start(argv, extra, blocked, on_exit, may_continue)
     --   continue_after_stop sets the field, `continue` sets it to false.
     -- _has_ended: true after the child itself has ended.
     -- _what, _number: how the child has ended, in the form of the parameters of on_exit.
-    -- _rest_grace: how many seconds after the end of the child the other processes of its group get
-    --   KILL. limit_group sets the field; nil: they get none.
+    -- _rest_grace: limit_group sets it: seconds from the end of the child until the other processes
+    --   of its group get KILL. nil: they get KILL only after `terminate`.
     -- _kill_timer: luv timer that sends KILL to the group. _kill_after creates it.
     -- _killed_at: when that timer sent KILL (uv.now, milliseconds); nil: KILL was not sent.
     -- _poll_timer: luv timer that calls _finish_if_done every POLL milliseconds. It is created when

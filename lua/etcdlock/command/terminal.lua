@@ -8,7 +8,8 @@ local STDOUT = 1
 --- True if standard output is a terminal that can move its cursor.
 M.is_present = uv.guess_handle(STDOUT) == "tty" and os.getenv "TERM" ~= "dumb"
 
--- False if standard output is no terminal, or if the user wants no colours (https://no-color.org).
+-- False if standard output is no terminal, if TERM is `dumb`, or if the user wants no colours
+-- (https://no-color.org).
 local has_colour = M.is_present and (os.getenv "NO_COLOR" or "") == ""
 
 local CODES = { bold = "1", red = "1;31", green = "32", yellow = "33" }
