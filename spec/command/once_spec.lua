@@ -169,8 +169,8 @@ describe("etcdlock run --once-per", function()
   -- Regression 309. With --quiet it printed the message about this loss, which is no error.
   it("exits with 0 if a run is recorded, and the lock is lost after it", function()
     for option, message in pairs {
-      ["--at-least=0"] = '^etcdlock: lock ".*a" was lost: .*, after the command had ended; its run is '
-        .. "recorded\n$",
+      ["--at-least=0"] = '^etcdlock: lock ".*a" was lost: .*, after the command had ended; its run '
+        .. "is recorded\n$",
       ["--quiet"] = "^$",
     } do
       local job = start({ LONG, option, "--endpoints", server.address }, "echo ready; read line")
