@@ -173,7 +173,8 @@ static void queue_up(el_guarded *guarded) {
                 guarded->deadline_ms);
 }
 
-/* Carries out |action|: queues the transaction, sends it, or fails it because its hold has ended. */
+/* Carries out |action|: queues the transaction, sends it, or fails it because its hold has ended.
+ */
 static void perform(el_guarded *guarded, el_write_action action) {
   switch (action) {
     case EL_WRITE_WAIT:

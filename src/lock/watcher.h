@@ -53,16 +53,17 @@ bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
  * |watcher|. A wake that is armed on it must live as long as the client. @thread lua */
 el_completion *el_watcher_completion(el_watcher *watcher);
 
-/* el_watcher_changes returns the number of counted changes, and in |rev| the store's revision of the
- * last one (0: unknown). See el_watcher_pass for those that are not counted. The creation of the watch counts as a change of all keys, also when the
- * watch is created again after an interruption. |err| says why the watcher has ended; code EL_OK:
- * it has not. @thread lua @locks watcher->mu */
+/* el_watcher_changes returns the number of counted changes, and in |rev| the store's revision of
+ * the last one (0: unknown). See el_watcher_pass for those that are not counted. The creation of
+ * the watch counts as a change of all keys, also when the watch is created again after an
+ * interruption. |err| says why the watcher has ended; code EL_OK: it has not.
+ * @thread lua @locks watcher->mu */
 int64_t el_watcher_changes(el_watcher *watcher, int64_t *rev, el_error *err);
 
 /* el_watcher_pass records that the caller has read the keys after |changes| changes. If there are
- * no more changes by now, this clears EL_WATCHER_CHANGED. Changes of other keys than |only| are then
- * not counted, and do not set that event, until |only| has changed. If |only| has no data, a change
- * of any key counts. @thread lua @locks watcher->mu */
+ * no more changes by now, this clears EL_WATCHER_CHANGED. Changes of other keys than |only| are
+ * then not counted, and do not set that event, until |only| has changed. If |only| has no data, a
+ * change of any key counts. @thread lua @locks watcher->mu */
 void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only);
 
 #endif
