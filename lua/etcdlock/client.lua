@@ -177,7 +177,7 @@ end
 -- @tparam body fn called with the lock
 -- @treturn true
 -- @treturn any results of `fn`
--- @fail as client:lock, not_held: followed by `true` and the results of `fn` if `fn` has run
+-- @fail as client:lock, not_held
 -- @raise an error of `fn`, the same object
 
 --- Starts to take a lock and returns at once, for an event loop of your own. The owner is the
