@@ -2262,6 +2262,8 @@ end]],
     from = ": ttl_ms - el_lease_proof_hold_ms(ttl_ms) + session->lock_delay_ms;",
     to = ": session->lock_delay_ms + 0 * ttl_ms;",
     spec = "spec/lock/lock_delay_spec.lua",
+  },
+  {
     regression = 307,
     gone = "only a sanitizer notices it, when the fuzz target pem reads its seed \"long\"",
   },
