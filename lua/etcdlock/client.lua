@@ -131,8 +131,10 @@ local function with_mode(mode)
 end
 
 --- Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
--- in etcd. If the owner holds the lock already, the call returns the same lock object with
--- `count` + 1, and sends no request; the owner has to unlock as often.
+-- in etcd. If the client's lease ends during the wait, because etcd was unreachable or this process
+-- stood still for longer than the TTL, the call waits again, at the end of the queue. If the owner
+-- holds the lock already, the call returns the same lock object with `count` + 1, and sends no
+-- request; the owner has to unlock as often.
 -- @function client:lock
 -- @tparam string name 1 to 512 bytes with the prefix, without NUL. Names that end in `/read`,
 --   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to
@@ -141,8 +143,7 @@ end
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not free
 --   within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if
---   the wait would never end; `lost` if the key of the waiter was deleted, or the lease of the
---   client has ended: call again
+--   the wait would never end; `lost` if the key of the waiter was deleted: call again
 
 --- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
 -- writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot

@@ -79,6 +79,10 @@ local KINDS = {
     return string.format("%s: the function of with_lock raised an error: %s",
       subject_of(event), (event.message:gsub("%s*\n%s*", " | ")))
   end },
+  requeued = { "warn", function(event)
+    return string.format("lock %s: the client's lease has ended during the wait; it waits again,"
+      .. " at the end of the queue", quote(event.name))
+  end },
   failover = { "warn", function(event)
     return string.format("failover from member %s: %s", event.from, event.message)
   end },
@@ -302,7 +306,12 @@ local function deliver_lock_event(self, event)
 end
 
 local function deliver_record(self, record, is_interrupt)
-  if record.mode then
+  if record.event == "requeued" then
+    log(self, {
+      event = record.event, ago = record.ago, name = names.join(names_in(record.subject)),
+      mode = record.mode,
+    })
+  elseif record.mode then
     deliver_lock_event(self, lock_event(self, record, is_interrupt))
   elseif record.event == "retry" then
     self._outages:add_failures(record.why, record.count, record.ago)

@@ -90,6 +90,30 @@ describe("the command of a holder that has lost its lock", function()
 end)
 
 describe("etcdlock run", function()
+  -- See regression 312.
+  it("waits again after an outage for longer than the TTL, and says so", function()
+    local etcd = Etcd.start { tls = false }
+    local proxy = Swallow.start(etcd:endpoint())
+    local holder = command.start { "run", "a", "--endpoints", etcd:endpoint(), "--", "sh", "-c",
+      "echo held; read line" }
+    holder:expect "^held"
+    local waiter = command.start { "run", "a", "--endpoints", proxy:endpoint(), "--ttl=2",
+      "--lock-delay=0", "--", "echo", "runs" }
+    etcd:await_keys("a/", 2)
+    proxy:swallow()
+    etcd:await_keys("a/", 1)
+    proxy:forward()
+    etcd:await_keys("a/", 2)
+    wait.eventually(function()
+      return waiter:errors():find('lock "a": the client\'s lease has ended during the wait; it waits '
+        .. "again, at the end of the queue", 1, true)
+    end, 3, "the message")
+    holder:send "go"
+    assert.equal(0, (holder:wait()))
+    waiter:expect "^runs"
+    assert.equal(0, (waiter:wait()))
+  end)
+
   it("leaves no lock delay behind when its command ends by itself", function()
     local etcd = suite.etcd()
     local name = prefix .. "a"

@@ -125,13 +125,6 @@ describe("a waiter", function()
     return child
   end
 
-  local function assert_lost_because(child, why)
-    local results = remote.answer_of(child, 15)
-    assert.equal("lost", results[3])
-    assert.matches(why, results[2])
-    child:wait()
-  end
-
   local function second_in_line()
     return wait.eventually(function() return client:queue "a"[2] end, 10, "a waiter")
   end
@@ -145,14 +138,49 @@ describe("a waiter", function()
     local lock = client:lock "a"
     lock:unlock()
     lock:unlock()
-    assert_lost_because(child, "deleted")
+    local results = remote.answer_of(child, 15)
+    assert.equal("lost", results[3])
+    assert.matches("key was deleted during the wait; call again$", results[2])
+    child:wait()
   end)
 
-  it('gets "lost" after its lease was revoked', function()
+  -- Regression 312. The call failed with "lost", for example after an outage for longer than the
+  -- TTL: most commands that waited in `etcdlock run` then exited.
+  it("waits again, at the end of the queue, after its lease has ended", function()
+    local told = {}
+    local waiting = connect { log = function(event) told[#told + 1] = event end }
+    local holder = assert(client:lock "a")
+    local asked = assert(waiting:lock_async "a")
+    local token = second_in_line().token
+    local behind = assert(connect():lock_async "a")
+    wait.eventually(function() return client:queue "a"[3] end, 5, "the third")
+    etcd:revoke(waiting:lease())
+    wait.eventually(function()
+      local last = client:queue "a"[3]
+      return last and last.token > token
+    end, 5, "the new key")
+    assert.is_true(holder:unlock())
+    clients.assert_one_after_the_other { behind, asked }
+    local requeued = {}
+    for _, event in ipairs(told) do
+      if event.event == "requeued" then requeued[#requeued + 1] = event end
+    end
+    assert.equal(1, #requeued)
+    assert.same({ prefix .. "a", "lock", "warn" },
+      { requeued[1].name, requeued[1].mode, requeued[1].level })
+    assert.matches('^etcdlock: lock "' .. prefix .. "a\": the client's lease has ended during the "
+      .. "wait; it waits again, at the end of the queue", tostring(requeued[1]))
+  end)
+
+  it("whose lease has ended fails at the end of its timeout", function()
     clients.keep(assert(client:lock "a"))
-    local child = start()
-    etcd:revoke(second_in_line().lease)
-    assert_lost_because(child, "lease")
+    local waiting = connect()
+    local asked = assert(waiting:lock_async("a", { timeout = 2 }))
+    local from = wait.now()
+    second_in_line()
+    etcd:revoke(waiting:lease())
+    assert_fails("timeout", clients.ended(asked))
+    assert.is_true(wait.now() - from < 2.25 + wait.SLACK)
   end)
 end)
 

@@ -769,6 +769,11 @@ static void check_failure(user *of, const el_error *err) {
     world_violate("true failure", "%s has no timeout: %s", describe(of),
                   err->text);
   }
+  if (err->code == EL_LOST && checks.options.is_true &&
+      checks.last_sabotage_us[of->in->process.id] == 0) {
+    world_violate("only an admin makes a wait end as lost", "%s: %s",
+                  describe(of), err->text);
+  }
   if (is_failed_by_admin(of, err)) return;
   if (checks.is_calm && !is_locked && err->code != EL_TIMEOUT &&
       (err->code != EL_UNAVAILABLE || of->wish.timeout_ms < 0 ||

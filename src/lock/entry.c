@@ -366,9 +366,25 @@ static void start_release(el_entry *entry) {
   if (entry->sent == NULL) release_next(entry);
 }
 
+/* Asks the session whether our lease is alive, because our first key is gone during the wait. If the
+ * lease has ended, the wait begins again; if not, an admin has deleted the key. */
+static void doubt_lease(el_entry *entry) {
+  unwatch(entry);
+  stop_timer(entry);
+  set_state(entry, EL_ENTRY_CONFIRMING);
+  entry->since_ms = el_now_ms();
+  el_session_confirm(entry->session, entry->keys.lease);
+}
+
 /* Ends the hold or the wait, because our first key is gone, or is detached from our lease. */
 static void lose_key(el_entry *entry, bool is_detached) {
   bool was_held = entry->state == EL_ENTRY_HELD;
+  bool was_waiting =
+      entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_PROVING;
+  if (was_waiting && !is_detached) {
+    doubt_lease(entry);
+    return;
+  }
   if (!is_detached && !el_mode_has_more_keys(mode_of(entry))) {
     set_rev(entry, 0);
   } /* else the key, our other keys, or the markers are still to be deleted */
@@ -899,6 +915,9 @@ void el_entry_release(el_entry *entry) {
     case EL_ENTRY_PROVING:
       start_release(entry);
       break;
+    case EL_ENTRY_CONFIRMING: /* a release goes on */
+      if (entry->is_wanted) start_release(entry);
+      break;
     case EL_ENTRY_HELD:
       entry->must_report_release = true;
       start_release(entry);
@@ -906,7 +925,6 @@ void el_entry_release(el_entry *entry) {
     case EL_ENTRY_IDLE:
     case EL_ENTRY_LOCK_DELAY:
     case EL_ENTRY_RELEASING:
-    case EL_ENTRY_CONFIRMING:
     case EL_ENTRY_ENDED:
       break;
   }
@@ -1006,7 +1024,11 @@ static void on_lease_proven(el_entry *entry, int64_t now_ms) {
 
 static void on_lease_confirmed(el_entry *entry) {
   begin(entry);
-  end_release(entry, true);
+  if (entry->is_wanted) {
+    lose_key(entry, false);
+  } else {
+    end_release(entry, true);
+  }
   end(entry);
 }
 
@@ -1041,7 +1063,8 @@ static void on_left_to_expire(el_entry *entry) {
 static bool must_delete_key(const el_entry *entry, el_session_end how) {
   return how == EL_SESSION_END_LEFT_TO_EXPIRE && !entry->has_session_ended &&
          entry->state != EL_ENTRY_LOCK_DELAY &&
-         entry->state != EL_ENTRY_CONFIRMING && entry->state != EL_ENTRY_ENDED;
+         (entry->state != EL_ENTRY_CONFIRMING || entry->is_wanted) &&
+         entry->state != EL_ENTRY_ENDED;
 }
 
 static void end_entry(el_entry *entry, el_session_end how) {
@@ -1052,15 +1075,13 @@ static void end_entry(el_entry *entry, el_session_end how) {
   stop_timer(entry);
   unwatch(entry);
   withdraw(entry);
-  if (was == EL_ENTRY_CONFIRMING) {
-    report(entry)->released(entry, how != EL_SESSION_END_EARLY ? EL_ENTRY_INTACT
-                                                               : EL_ENTRY_GONE);
-  } else if (was == EL_ENTRY_HELD) {
+  if (was == EL_ENTRY_HELD) {
     report(entry)->lost(entry, EL_LOSS_REVOKED);
-  } else if (was == EL_ENTRY_WAITING || was == EL_ENTRY_PROVING) {
-    report(entry)->failed(entry, EL_ENTRY_KEY_LOST);
   } else if (was_wanted) {
     report(entry)->must_restart(entry);
+  } else if (was == EL_ENTRY_CONFIRMING) {
+    report(entry)->released(entry, how != EL_SESSION_END_EARLY ? EL_ENTRY_INTACT
+                                                               : EL_ENTRY_GONE);
   }
 }
 

@@ -8,16 +8,18 @@
  *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> RELEASING
  *   TRYING      lock free -> PROVING; locked -> IDLE, failed; many other keys -> ENQUEUING
  *   ENQUEUING   first in the queue -> PROVING; else -> WAITING
- *   WAITING     predecessor gone -> PROVING
- *   PROVING     lease proven -> HELD; proven too late -> WAITING, which reads again
+ *   WAITING     predecessor gone -> PROVING; own key gone -> CONFIRMING
+ *   PROVING     lease proven -> HELD; proven too late -> WAITING, which reads again; own key gone
+ *               -> CONFIRMING
  *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost; key attached to another
  *               lease -> RELEASING, lost; hold expired -> RELEASING, lost, or with a lock delay
  *               -> LOCK_DELAY, lost
  *   LOCK_DELAY  delay over -> RELEASING
  *   RELEASING   key deleted -> IDLE; key gone, perhaps by a delete of unknown outcome -> CONFIRMING
- *   CONFIRMING  lease was alive -> IDLE
+ *   CONFIRMING  lease was alive -> IDLE; in a wait: failed, because an admin has deleted the key
  *   a wait      given up, refused, key gone -> RELEASING, or IDLE if there is no key
- *   any state   session ended -> ENDED; a release that its holder waits for is finished first
+ *   any state   session ended -> ENDED; a wait begins again with the next session; a release that
+ *               its holder waits for is finished first
  *
  * At most one request is in flight. If the caller gives up a wait, the entry first awaits the
  * answer to its request, and then deletes the key. So a cancelled wait leaves no key behind.
@@ -62,7 +64,7 @@ typedef enum el_entry_state {
   EL_ENTRY_LOCK_DELAY,
   EL_ENTRY_RELEASING, /* the key is being deleted; if an audit found it, it is read first */
   /* the key is gone; if the lease is still alive, an earlier delete of unknown outcome has deleted
-   * the key */
+   * the key, or, in a wait, an admin */
   EL_ENTRY_CONFIRMING,
   EL_ENTRY_ENDED /* the session has ended; a key that is left ends with the lease */
 } el_entry_state;
@@ -71,7 +73,7 @@ typedef enum el_entry_state {
 typedef enum el_entry_failure {
   EL_ENTRY_REFUSED, /* etcd has refused the request; the last error of the entry tells why */
   EL_ENTRY_LOCKED, /* the try found the lock taken */
-  /* our key was deleted or detached while the caller waited */
+  /* our key was deleted or detached while the caller waited, although the lease is alive */
   EL_ENTRY_KEY_LOST
 } el_entry_failure;
 
@@ -88,7 +90,7 @@ typedef enum el_entry_ending {
 typedef struct el_entry_events {
   void (*granted)(el_entry *entry); /* the caller holds the lock */
   void (*failed)(el_entry *entry, el_entry_failure why);
-  /* The session ended before our key was in the queue. */
+  /* The session ended before the grant. entry->rev: that of our key; 0: it was not in the queue. */
   void (*must_restart)(el_entry *entry);
   void (*lost)(el_entry *entry, el_loss loss);
   void (*released)(el_entry *entry, el_entry_ending how);

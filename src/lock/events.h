@@ -24,6 +24,7 @@ typedef enum el_event_kind {
   /* a hold ended because its nginx request ended or its client was closed */
   EL_EVENT_ENDED,
   EL_EVENT_LOST,     /* a hold was lost */
+  EL_EVENT_REQUEUED, /* the lease has ended during a wait, which goes on */
   EL_EVENT_FAILOVER, /* the client left a member for another one */
   EL_EVENT_RETRY,    /* a request failed with a retriable error */
   /* etcd has answered a request after such failures */

@@ -948,6 +948,7 @@ static void must_restart(el_entry *entry) {
     detach(waiter);
     waiter->state = EL_WAITER_WAITING;
     TAILQ_INSERT_HEAD(&local->queue->waiting, waiter, link);
+    if (entry->rev != 0) waiter->events->requeued(waiter);
   }
 }
 

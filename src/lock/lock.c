@@ -265,6 +265,15 @@ static int64_t mod_rev(const el_waiter *waiter) {
              : el_write_order_handoff_rev(&lk->writes.order);
 }
 
+static void on_requeued(el_waiter *waiter) {
+  const el_lock *lk = EL_CONTAINER_OF(waiter, const el_lock, waiter);
+  el_events_note(&lk->task.shared->events,
+                 &(el_event){.kind = EL_EVENT_REQUEUED,
+                             .subject = waiter->name,
+                             .mode = (el_mode)waiter->mode,
+                             .leads = lk->leads});
+}
+
 static void on_saw_key(el_waiter *waiter, const el_seen_key *key) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   size_t size = sizeof *key + key->len;
@@ -278,8 +287,8 @@ static void on_saw_key(el_waiter *waiter, const el_seen_key *key) {
 }
 
 static const el_waiter_events waiter_events = {
-    on_granted, on_failed,    on_lost, on_released,
-    on_done,    max_hold_end, mod_rev, on_saw_key};
+    on_granted,   on_failed, on_lost,     on_released, on_done,
+    max_hold_end, mod_rev,   on_requeued, on_saw_key};
 
 /* ---- commands, on the I/O thread ---- */
 

@@ -172,11 +172,9 @@ static void say_locked(const el_waiter *waiter, el_error *err) {
 }
 
 static void say_key_lost(const el_waiter *waiter, el_error *err) {
-  el_error_set(
-      err, EL_LOST,
-      "%s: the waiter's key was deleted, or the client's lease ended, during "
-      "the wait",
-      subject_of(waiter).text);
+  el_error_set(err, EL_LOST,
+               "%s: the waiter's key was deleted during the wait; call again",
+               subject_of(waiter).text);
 }
 
 void el_lock_message_failed(const el_waiter *waiter, el_entry_failure why,

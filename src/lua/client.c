@@ -272,7 +272,7 @@ static el_nret l_client_stats(lua_State *L) {
 /* ---- events ---- */
 
 static const char *const event_kinds[EL_EVENT_KINDS] = {
-    "leaked", "ended", "lost", "failover", "retry", "recovered"};
+    "leaked", "ended", "lost", "requeued", "failover", "retry", "recovered"};
 
 static void push_bytes(lua_State *L, el_bytes bytes) {
   if (bytes.data == NULL) {
@@ -284,7 +284,7 @@ static void push_bytes(lua_State *L, el_bytes bytes) {
 
 static bool is_of_lock(const el_event *event) {
   return event->kind == EL_EVENT_LEAKED || event->kind == EL_EVENT_ENDED ||
-         event->kind == EL_EVENT_LOST;
+         event->kind == EL_EVENT_LOST || event->kind == EL_EVENT_REQUEUED;
 }
 
 static void push_lock(lua_State *L, const el_event *event) {

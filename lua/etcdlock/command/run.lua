@@ -121,17 +121,28 @@ local function describe_holder(args, queue)
   return relation .. " " .. label.describe_process(entry)
 end
 
--- After 1 s, prints which process holds the lock. Returns a function that cancels the message.
+-- Prints which process holds the lock, unless the wait ends before, or etcd does not answer.
+local function announce_holder(self, timer)
+  coroutine.wrap(function()
+    local queue = self._client:queue(self._args.name)
+    if queue and not timer:is_closing() then
+      report.print_message_async("%s: %s; waiting", self._subject,
+        describe_holder(self._args, queue))
+    end
+  end)()
+end
+
+-- After 1 s, and once more every second, prints what has happened during the wait (print_event). At
+-- a terminal, prints after 1 s which process holds the lock. Returns a function that ends this.
 local function announce_wait(self)
   local timer = uv.new_timer()
-  timer:start(QUIET, 0, function()
-    coroutine.wrap(function()
-      local queue = self._client:queue(self._args.name)
-      if queue and not timer:is_closing() then
-        report.print_message_async("%s: %s; waiting", self._subject,
-          describe_holder(self._args, queue))
-      end
-    end)()
+  local is_holder_due = uv.guess_handle(2) == "tty"
+  timer:start(QUIET, QUIET, function()
+    self._client._events:deliver()
+    if is_holder_due then
+      is_holder_due = false
+      announce_holder(self, timer)
+    end
   end)
   timer:unref()
   return function()
@@ -176,8 +187,7 @@ end
 -- Waits for the lock, and finds out whether the command may start. If not, prints the reason.
 -- @return lock; or nil, exit status
 local function acquire(self)
-  local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
-    and announce_wait(self)
+  local stop_announcing = not self._args.quiet and announce_wait(self)
   local lock, message, code = self._take(self._client, self._job)
   if stop_announcing then
     stop_announcing()
@@ -370,10 +380,13 @@ local function format_arguments(args)
   return table.concat(words)
 end
 
--- The option `log` of the client: prints that other programs give the semaphore another number of
--- permits.
-local function print_differing_permits(event)
-  if event.event == "permits_differ" then
+-- The events that etcdlock prints: another number of permits, and the end of the lease during the
+-- wait.
+local PRINTED = { permits_differ = true, requeued = true }
+
+-- The option `log` of the client.
+local function print_event(event)
+  if PRINTED[event.event] then
     report.print_message_async("%s", (tostring(event):gsub("^etcdlock: ", "")))
   end
 end
@@ -396,7 +409,7 @@ function M.run_with(args, take)
   end
   local client
   client, status = settings.connect(args, "luv",
-    args.permits and not args.quiet and print_differing_permits or nil)
+    not args.quiet and print_event or nil)
   if not client then
     return status
   end
