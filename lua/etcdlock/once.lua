@@ -147,32 +147,15 @@ end
 
 -- Takes the lock with the options `opts` of client:lock, for a run. The wait ends with the period,
 -- unless the call or the client has a timeout: so an outage of etcd neither skips the run nor moves
--- it into the next period. For the same reason the wait begins anew if etcd has ended the client's
--- lease. `call` is the Call of acquire.lua that takes the lock for a function, or nil.
--- Returns the lock; or nil, message, code.
+-- it into the next period. `call` is the Call of acquire.lua that takes the lock for a function, or
+-- nil. Returns the lock; or nil, message, code.
 function Run:take(opts, call)
-  local asked_at, limit = core.now(), nil
-  local function wait(options)
-    local asked = Lock.new(self._client, "lock", self._name)
-    asked._default_timeout = get_time_left(self._started, self._length)
-    local lock, message, code
-    if call then
-      lock, message, code = call:wait(WHERE, asked, options)
-    else
-      lock, message, code = acquire.wait(WHERE, asked, options)
-    end
-    limit = limit or asked._timeout or math.huge
-    return lock, message, code
+  local asked = Lock.new(self._client, "lock", self._name)
+  asked._default_timeout = get_time_left(self._started, self._length)
+  if call then
+    return call:wait(WHERE, asked, opts)
   end
-  local lock, message, code = wait(opts)
-  while code == "lost" do
-    local again = { timeout = math.max(asked_at + limit - core.now(), 0) }
-    for field, value in pairs(opts or {}) do
-      again[field] = again[field] or value
-    end
-    lock, message, code = wait(again)
-  end
-  return lock, message, code
+  return acquire.wait(WHERE, asked, opts)
 end
 
 -- Returns the message for a request for the record that failed with `message`, which names the lock

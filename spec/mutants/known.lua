@@ -1374,9 +1374,9 @@ end]],
   {
     name = "a start with --once-per gives up if etcd ends its lease",
     regression = 143,
-    file = "lua/etcdlock/once.lua",
-    from = [[while code == "lost" do]],
-    to = [[while code == "none" do]],
+    file = "src/lock/entry.c",
+    from = "report(entry)->must_restart(entry);",
+    to = "report(entry)->failed(entry, EL_ENTRY_KEY_LOST);",
     spec = "spec/command/once_spec.lua",
   },
   {
