@@ -114,6 +114,18 @@ describe("etcdlock run", function()
     assert.equal(0, (waiter:wait()))
   end)
 
+  -- Regression 313. It printed nothing while it waited for an etcd that was unreachable.
+  it("prints while it waits why etcd is unreachable, once, and nothing with --quiet", function()
+    local options = { "--endpoints", "127.0.0.1:" .. port.free(), "--timeout", 4, "true" }
+    local quiet = command.start { "run", "a", "-q", (table.unpack or unpack)(options) }
+    local _, status, err = command.run { "run", "a", (table.unpack or unpack)(options) }
+    assert.equal(69, status)
+    assert.matches('^etcdlock: lock "a": etcd 127.0.0.1:%d+: Connection refused; waiting\n'
+      .. 'etcdlock: lock "a" was not acquired within 4 s: .*\n$', err)
+    assert.equal(69, (quiet:wait()))
+    assert.matches('^etcdlock: lock "a" was not acquired within 4 s: [^\n]*\n$', quiet:errors())
+  end)
+
   it("leaves no lock delay behind when its command ends by itself", function()
     local etcd = suite.etcd()
     local name = prefix .. "a"

@@ -2305,4 +2305,12 @@ end]],
     to = "if (was_waiting && false) {",
     simulator = true,
   },
+  {
+    name = "etcdlock run prints nothing while it waits for an etcd that is unreachable",
+    regression = 313,
+    file = "lua/etcdlock/command/run.lua",
+    from = "if outage and not printed[cause] then",
+    to = "if outage and printed[cause] then",
+    spec = "spec/command/run_loss_spec.lua",
+  },
 }

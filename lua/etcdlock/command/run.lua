@@ -132,14 +132,21 @@ local function announce_holder(self, timer)
   end)()
 end
 
--- After 1 s, and once more every second, prints what has happened during the wait (print_event). At
--- a terminal, prints after 1 s which process holds the lock. Returns a function that ends this.
+-- After 1 s, and once more every second, prints what has happened during the wait (print_event), and
+-- why etcd is unreachable, once for each cause. At a terminal, prints the first time that etcd is
+-- reachable which process holds the lock. Returns a function that ends this.
 local function announce_wait(self)
-  local timer = uv.new_timer()
+  local timer, printed = uv.new_timer(), {}
   local is_holder_due = uv.guess_handle(2) == "tty"
   timer:start(QUIET, QUIET, function()
     self._client._events:deliver()
-    if is_holder_due then
+    local outage = self._client:_find_outage()
+    local cause = outage and outage:gsub("[%d.]+ s%f[%W]", "") -- without seconds, which grow
+    if outage and not printed[cause] then
+      printed[cause] = true
+      report.print_message_async("lock %s: %s; waiting", self._quoted_name,
+        settings.translate(outage))
+    elseif not outage and is_holder_due then
       is_holder_due = false
       announce_holder(self, timer)
     end
