@@ -12,11 +12,20 @@ int64_t el_health_limit_ms(const el_health *health) {
   return health->is_alone && alone_ms > limit_ms ? alone_ms : limit_ms;
 }
 
+/* Tells whether |call| is a keepalive that was sent to the member in use. */
+static bool is_sent_keepalive(const el_health *health,
+                              const el_health_call *call) {
+  return call->is_keepalive && call->is_connected &&
+         call->sent_ms >= health->moved_ms;
+}
+
 /* Tells whether keepalives alone are pending, and the member has answered since they were sent. */
 static bool is_renewing(const el_health *health) {
   const el_health_call *call;
   TAILQ_FOREACH(call, &health->pending, link) {
-    if (!call->is_keepalive || call->sent_ms >= health->heard_ms) return false;
+    if (!is_sent_keepalive(health, call) || call->sent_ms >= health->heard_ms) {
+      return false;
+    }
   }
   return true;
 }
@@ -90,7 +99,7 @@ static void give_up_here(el_health *health) {
 static el_health_call *oldest_keepalive(const el_health *health) {
   el_health_call *call;
   TAILQ_FOREACH(call, &health->pending, link) {
-    if (call->is_keepalive && call->is_connected) return call;
+    if (is_sent_keepalive(health, call)) return call;
   }
   return NULL;
 }
