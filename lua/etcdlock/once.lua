@@ -80,12 +80,14 @@ local function escape_name(name)
 end
 
 -- Returns the name of the lock whose record has the key `prefix` .. `rest`, where `prefix` is the
--- client's prefix. Returns nil if it is not the key of a record.
+-- client's prefix. Returns nil if it is not the key of a record. Up to its last slash, `rest` belongs
+-- to the longer prefix of another client.
 local function find_name(prefix, rest)
-  local escaped = rest:sub(-#SUFFIX) == SUFFIX and rest:sub(1, -#SUFFIX - 1) or ""
+  local head, escaped = rest:match "^(.-)([^/]*)$"
+  escaped = escaped:sub(-#SUFFIX) == SUFFIX and escaped:sub(1, -#SUFFIX - 1) or ""
   local name = escaped:gsub("%%2[5F]", CHARACTERS)
-  local is_name = name ~= "" and names.is_full_name(prefix .. name)
-  return is_name and escape_name(name) == escaped and name or nil
+  local is_name = name ~= "" and names.is_full_name(prefix .. head .. name)
+  return is_name and escape_name(name) == escaped and head .. name or nil
 end
 
 -- Limits of the fields of a valid record. TIME_MAX: Unix seconds up to which os.date works on all
@@ -319,14 +321,16 @@ end
 --   clock
 -- @tfield count pid process ID of the client
 
--- Returns the list of the runs whose names begin with `prefix`; or nil, message, code.
+-- Returns the list of the runs whose names begin with `prefix`; or nil, message, code. A slash in
+-- `prefix` may be "/" or "%2F" in the keys, so the range is that of the text before the first one.
 local function read_runs(client, snapshot, prefix)
   local own, found, runs = client._prefix, {}, {}
-  local from, to = snapshots.range_of(own .. escape_name(prefix))
+  local from, to = snapshots.range_of(own .. prefix:match "^[^%%/]*")
   local ok, message, code = snapshot:each_page(from, to, function(page)
     for _, kv in ipairs(page) do
       kv.name = find_name(own, kv.key:sub(#own + 1))
-      found[#found + 1] = kv.name and kv or nil
+      local is_wanted = kv.name and kv.name:sub(1, #prefix) == prefix
+      found[#found + 1] = is_wanted and kv or nil
     end
   end)
   if ok then
@@ -343,9 +347,9 @@ local function read_runs(client, snapshot, prefix)
 end
 
 --- Returns the last successful run of each job of `client:once` and `etcdlock run --once-per` whose
--- name begins with `prefix`, as recorded at one revision. The etcd user needs permission to read
--- all keys that begin with the client's prefix and `prefix`; otherwise the call fails with
--- `denied`.
+-- name begins with `prefix`, as recorded at one revision, also those of clients with a longer
+-- prefix. The etcd user needs permission to read all keys that begin with the client's prefix and
+-- the part of `prefix` before its first slash; otherwise the call fails with `denied`.
 -- @function client:runs
 -- @tparam[opt=""] string prefix
 -- @treturn {run,...} sorted by name

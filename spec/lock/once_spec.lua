@@ -354,7 +354,22 @@ describe("client:runs", function()
       { run.name, run.ended - run.started, run.seconds, run.host, run.pid })
     assert.equal(1, #client:runs "a/")
     assert.same({}, client:runs "c")
-    assert.same({}, connect { prefix = "" }:runs(prefix))
+  end)
+
+  -- Regression 314. `etcdlock ls --runs` printed "No run is recorded" if the jobs belonged to
+  -- clients with a prefix.
+  it("returns also the runs of clients with a longer prefix", function()
+    record_run("b", 60)
+    record_run("a%2Fx", 5)
+    local above = connect { prefix = "" }
+    for _, below in ipairs { prefix, prefix .. "a/", prefix:sub(1, -2) } do
+      local names, expected = {}, {}
+      for _, name in ipairs { prefix .. "a/x", prefix .. "b" } do
+        expected[#expected + 1] = name:find(below, 1, true) and name or nil
+      end
+      for i, run in ipairs(above:runs(below)) do names[i] = run.name end
+      assert.same(expected, names)
+    end
   end)
 
   it("returns the runs of more than one page of keys", function()
@@ -382,7 +397,7 @@ describe("client:runs", function()
   it("leaves out keys that are no records, and fields that etcdlock has not written", function()
     for key, text in pairs {
       [".last-run"] = "{}", ["x.last-run"] = "{}", ["y"] = "z", ["a%41.last-run"] = "{}",
-      ["a/b.last-run"] = '{"started":1,"host":"a","pid":1}',
+      ["a/%41.last-run"] = '{"started":1,"host":"a","pid":1}',
       ["%2f.last-run"] = '{"started":1,"host":"a","pid":1}',
       [".last-run.last-run.last"] = '{"started":1,"host":"a","pid":1}',
       ["long.last-run"] = ('{"started":1,"host":"%s","pid":1}'):format(("a"):rep(256)),
