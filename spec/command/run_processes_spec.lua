@@ -66,6 +66,17 @@ describe("the processes that the command of etcdlock run has started", function(
     uv.kill(pid, "sigkill")
   end)
 
+  it("go on when the command is killed, which prints a message", function()
+    local job = start "sleep 40 >/dev/null 2>&1 & echo ready $! $$; while :; do sleep 0.05; done"
+    local pid, shell = job:expect "^ready (%d+) (%d+)"
+    uv.kill(tonumber(shell), "sigkill")
+    assert.equal(137, (job:wait()))
+    assert.is_true(runs(tonumber(pid)))
+    uv.kill(tonumber(pid), "sigkill")
+    assert.matches("sh was killed; processes that it has started go on without the lock\n$",
+      job:errors())
+  end)
+
   it("do not get HUP, USR1 and USR2, which may ask the command for something else", function()
     local job = start [[
       sleep 40 &

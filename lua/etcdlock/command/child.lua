@@ -255,6 +255,13 @@ function Child:limit_group(grace)
   self._rest_grace = grace
 end
 
+--- Tells whether the child was killed, not by this process, and has left processes in its group.
+function Child:has_left_group()
+  local _, _, failure = uv.kill(-self._pid, 0)
+  return failure ~= "ESRCH" and not self._killed_at and self._what == "signal"
+    and self._number == signals.number_of "sigkill"
+end
+
 --- Tells whether the child itself has ended. Other processes of its group may still run.
 function Child:has_ended()
   return self._has_ended

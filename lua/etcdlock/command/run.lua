@@ -276,6 +276,10 @@ local function run_child(self)
     ETCD_LOCK_REV = ("%.0f"):format(self._lock:_held_rev()),
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
   }, self._handling.blocked, function(what, number)
+    if self._child:has_left_group() then
+      report.print_message_async("lock %s: %s was killed; processes that it has started go on without"
+        .. " the lock", self._quoted_name, self._args.command[1])
+    end
     self._child = nil
     if self._limit then
       self._limit:close()
