@@ -171,7 +171,7 @@ end
 -- If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
 -- be released (`denied`, `closed`, …), the call returns nil, message, code, `true`, and then the
 -- results of `fn`. So the fourth result tells whether `fn` has run: then do not repeat the work
--- blindly. If only etcd's confirmation of the release is missing, the call succeeds.
+-- blindly. If only etcd's confirmation of the release is missing after 2 s, the call succeeds.
 -- @function client:with_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
