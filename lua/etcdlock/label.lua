@@ -180,7 +180,7 @@ function M.format_holder(holder)
   parts[#parts + 1] = holder.host and M.describe_process(holder)
   parts[#parts + 1] = holder.value and format_value(holder.value)
   return string.format("; %s%s: %s%s", holder.is_multi and "first in the queue" or "holder",
-    holder.ago >= 1 and string.format(" %.0f s ago", holder.ago) or "",
+    holder.ago >= 1 and string.format(", as read %.0f s ago", holder.ago) or "",
     holder.is_multi and "multi-lock of " or "", table.concat(parts, ", "))
 end
 

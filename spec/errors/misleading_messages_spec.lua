@@ -113,7 +113,7 @@ it("a timeout of 1 s names the holder, also if it joins other waiters of its cli
   for _, timeout in ipairs { 1, 0.1 } do
     local pending = assert(client:lock_async("a", { owner = 2, timeout = timeout }))
     local _, message = clients.ended(pending)
-    assert.matches(('^lock "%sa" was not free within %g s; holder[%%d s ago]*: this process, pid '
+    assert.matches(('^lock "%sa" was not free within %g s; holder[^:]*: this process, pid '
       .. '%d .*, value "report"$'):format(prefix, timeout, core.pid()), message)
   end
   first:cancel()
@@ -141,7 +141,7 @@ it("a timeout of a candidate shows the value of the leader", function()
   clients.keep(assert(connect():election "a":campaign "10.0.0.1:80"))
   local pending = assert(connect():election "a":campaign_async("10.0.0.2:80", { timeout = 1 }))
   local _, message = clients.ended(pending)
-  assert.matches('was not free within 1 s; holder[%d s ago]*: value "10.0.0.1:80"$', message)
+  assert.matches('was not free within 1 s; holder[^:]*: value "10.0.0.1:80"$', message)
 end)
 
 -- Regressions 178, 270. A timeout named the lock with the client's prefix, and a loss without it.

@@ -65,7 +65,7 @@ it('a wait of more than 10 s is reported by "still_waiting" and names the holder
     assert.same({ full_name, level, OPTS.timeout }, { event.name, event.level, event.timeout })
     assert.is_true(event.wait >= LONG_WAIT, event.wait)
     assert.matches(": still waiting after 1[%d.]+ s", tostring(event))
-    local holder = ("; holder[%%d s ago]*: this process, pid %.0f on %s, "
+    local holder = ("; holder[^:]*: this process, pid %.0f on %s, "
       .. 'queued since %%d+[%%d :-]+, value "nightly report"'):format(core.pid(),
       core.host():gsub("%p", "%%%0"))
     if name == "data" then
@@ -139,9 +139,9 @@ it("a timeout names the holder, and says so if it may be another one", function(
   local locks, messages = step_all(pending, function() return false end)
   clients.keep(between)
   local process = "this process, pid %d+ on [^ ]+, queued since [%d-]+ [%d:]+, value "
-  assert.matches("; holder %d+ s ago: " .. process .. '"reader"$', messages.shared)
-  assert.matches("; holder %d+ s ago: " .. process .. '"first"$', messages.released)
-  assert.matches("; first in the queue %d+ s ago: multi%-lock of " .. process .. '"several"$',
+  assert.matches("; holder, as read %d+ s ago: " .. process .. '"reader"$', messages.shared)
+  assert.matches("; holder, as read %d+ s ago: " .. process .. '"first"$', messages.released)
+  assert.matches("; first in the queue, as read %d+ s ago: multi%-lock of " .. process .. '"several"$',
     messages.first)
   -- The read of a multi-lock with 60 names has no room to read a holder as well.
   assert.matches("was not free within 14 s$", messages.many)
