@@ -114,6 +114,16 @@ describe("etcdlock run", function()
     assert.equal(0, (waiter:wait()))
   end)
 
+  it("exits with 70 if its key is deleted during the wait", function()
+    local lock = clients.keep(assert(client:lock "a"))
+    local waiter = command.start { "run", prefix .. "a", "true" }
+    etcd:await_keys(prefix .. "a/", 2)
+    etcd:del(client:queue "a"[2].key)
+    assert.is_true(lock:unlock())
+    assert.equal(70, (waiter:wait()))
+    assert.matches("during the wait; start etcdlock again\n$", waiter:errors())
+  end)
+
   -- Regression 313. It printed nothing while it waited for an etcd that was unreachable.
   it("prints while it waits why etcd is unreachable, once, and nothing with --quiet", function()
     local options = { "--endpoints", "127.0.0.1:" .. port.free(), "--timeout", 4, "true" }

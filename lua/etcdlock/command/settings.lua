@@ -70,6 +70,7 @@ local REPLACEMENTS = {
   { ' in cacert "', ' in "' },
   { "^client:%a+: prefix", "PREFIX" },
   { "nothing to do in this period", "%0 (--once-per)" },
+  { "during the wait; call again$", "during the wait; start etcdlock again" },
   { "was lost: the key was deleted", "%0, as by 'etcdlock break'" },
 }
 
