@@ -107,9 +107,9 @@ end
 --- Returns the fencing token: the create_revision of the lock's key. A later hold never has a
 -- smaller token, and a later hold of another client has a larger one. If a holder stores its token
 -- in a resource [before it reads there](tutorial.md#6-fencing), the resource can refuse late writes
--- of earlier holders. Owners of one client that [hand the lock off](#handoff) to each other have the
--- same token. Several readers, or several permits of a semaphore, are held at the same time, so a
--- resource must accept their tokens in any order.
+-- of earlier holders. Owners of one client that [hand the lock off](#handoff) to each other have
+-- the same token. Several readers, or several permits of a semaphore, are held at the same time, so
+-- a resource must accept their tokens in any order.
 -- @treturn token
 -- @fail never
 function Lock:token()

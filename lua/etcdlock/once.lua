@@ -80,8 +80,8 @@ local function escape_name(name)
 end
 
 -- Returns the name of the lock whose record has the key `prefix` .. `rest`, where `prefix` is the
--- client's prefix. Returns nil if it is not the key of a record. Up to its last slash, `rest` belongs
--- to the longer prefix of another client.
+-- client's prefix. Returns nil if it is not the key of a record. Up to its last slash, `rest`
+-- belongs to the longer prefix of another client.
 local function find_name(prefix, rest)
   local head, escaped = rest:match "^(.-)([^/]*)$"
   escaped = escaped:sub(-#SUFFIX) == SUFFIX and escaped:sub(1, -#SUFFIX - 1) or ""

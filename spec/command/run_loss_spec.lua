@@ -105,8 +105,8 @@ describe("etcdlock run", function()
     proxy:forward()
     etcd:await_keys("a/", 2)
     wait.eventually(function()
-      return waiter:errors():find('lock "a": the client\'s lease has ended during the wait; it waits '
-        .. "again, at the end of the queue", 1, true)
+      return waiter:errors():find('lock "a": the client\'s lease has ended during the wait; it '
+        .. "waits again, at the end of the queue", 1, true)
     end, 3, "the message")
     holder:send "go"
     assert.equal(0, (holder:wait()))

@@ -141,8 +141,8 @@ it("a timeout names the holder, and says so if it may be another one", function(
   local process = "this process, pid %d+ on [^ ]+, queued since [%d-]+ [%d:]+, value "
   assert.matches("; holder, as read %d+ s ago: " .. process .. '"reader"$', messages.shared)
   assert.matches("; holder, as read %d+ s ago: " .. process .. '"first"$', messages.released)
-  assert.matches("; first in the queue, as read %d+ s ago: multi%-lock of " .. process .. '"several"$',
-    messages.first)
+  assert.matches("; first in the queue, as read %d+ s ago: multi%-lock of " .. process
+    .. '"several"$', messages.first)
   -- The read of a multi-lock with 60 names has no room to read a holder as well.
   assert.matches("was not free within 14 s$", messages.many)
   assert.is_nil(locks.granted._core:take_seen_key()) -- a granted lock keeps no text about a holder

@@ -132,9 +132,9 @@ local function announce_holder(self, timer)
   end)()
 end
 
--- After 1 s, and once more every second, prints what has happened during the wait (print_event), and
--- why etcd is unreachable, once for each cause. At a terminal, prints the first time that etcd is
--- reachable which process holds the lock. Returns a function that ends this.
+-- After 1 s, and then every second, prints what has happened during the wait (print_event), and why
+-- etcd is unreachable, once for each cause. At a terminal, also prints which process holds the
+-- lock, as soon as etcd is reachable. Returns a function that ends this.
 local function announce_wait(self)
   local timer, printed = uv.new_timer(), {}
   local is_holder_due = uv.guess_handle(2) == "tty"
@@ -277,8 +277,8 @@ local function run_child(self)
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
   }, self._handling.blocked, function(what, number)
     if self._child:has_left_group() then
-      report.print_message_async("lock %s: %s was killed; processes that it has started go on without"
-        .. " the lock", self._quoted_name, self._args.command[1])
+      report.print_message_async("lock %s: %s was killed; processes that it has started go on"
+        .. " without the lock", self._quoted_name, self._args.command[1])
     end
     self._child = nil
     if self._limit then
