@@ -366,8 +366,8 @@ static void start_release(el_entry *entry) {
   if (entry->sent == NULL) release_next(entry);
 }
 
-/* Asks the session whether our lease is alive, because our first key is gone during the wait. If the
- * lease has ended, the wait begins again; if not, an admin has deleted the key. */
+/* Asks the session whether our lease is alive, because our first key is gone during the wait. If
+ * the lease has ended, the wait begins again; if not, an admin has deleted the key. */
 static void doubt_lease(el_entry *entry) {
   unwatch(entry);
   stop_timer(entry);
