@@ -80,8 +80,8 @@ local KINDS = {
       subject_of(event), (event.message:gsub("%s*\n%s*", " | ")))
   end },
   requeued = { "warn", function(event)
-    return string.format("lock %s: the client's lease has ended during the wait; it waits again,"
-      .. " at the end of the queue", quote(event.name))
+    return string.format("%s: the client's lease has ended during the wait; it waits again,"
+      .. " at the end of the queue", subject_of(event))
   end },
   failover = { "warn", function(event)
     return string.format("failover from member %s: %s", event.from, event.message)

@@ -2290,6 +2290,8 @@ end]],
     from = [[(mode == "permit" and "semaphore " or "lock ")]],
     to = [["lock "]],
     spec = "spec/semaphore/semaphore_spec.lua",
+  },
+  {
     name = "a wait ends as lost if the lease ends",
     regression = 312,
     file = "src/lock/entry.c",
