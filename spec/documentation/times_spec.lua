@@ -68,8 +68,8 @@ local TOLD = {
     { "`lock:put` (%d+) s for example", CALL },
   },
   ["doc/command.md"] = {
-    { "if etcd has never answered, (%d+) s if it is known why", core.EL_CALL_MS / 1000 },
-    { "known why, and at most (%d+) s;", core.EL_FIRST_CONTACT_MS / 1000 },
+    { "without a limit ends after (%d+) s if the cause is known", core.EL_CALL_MS / 1000 },
+    { "is known, at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
   },
   ["doc/embedding.md"] = {
     { "waits at most about ([%d.]+) s for", lua("client.lua", "CLOSE_TIMEOUT") },
