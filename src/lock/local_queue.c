@@ -986,6 +986,7 @@ static void saw_key(el_entry *entry, uint16_t permits, el_bytes label) {
   el_waiter *waiter;
   el_seen_key *key;
   if (is_orphan(local)) return; /* no waiter is to be told */
+  if (permits == 0) forget_holder(queue);
   if (label.len > LABEL_MAX) {
     if (permits == 0) return;
     label.len = 0;
@@ -997,7 +998,6 @@ static void saw_key(el_entry *entry, uint16_t permits, el_bytes label) {
     return;
   }
   TAILQ_FOREACH(waiter, &queue->waiting, link) { tell_seen_key(waiter, key); }
-  forget_holder(queue);
   queue->holder = key;
 }
 

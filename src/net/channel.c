@@ -342,7 +342,7 @@ static bool is_tried(const member_state *at) {
 
 /* Doubles the time for an answer, unless a member is left to try: a request to that one helps more
  * than a long wait. */
-static void expire(el_channel *ch) {
+static void lengthen_patience(el_channel *ch) {
   for (size_t i = 0; i < ch->n; i++) {
     if (!is_tried(&ch->members[i])) return;
   }
@@ -362,7 +362,7 @@ static void on_recreate(el_timer *timer) {
       at->vain_ms = el_now_ms();
       /* If the time for an answer doubles, the next attempt can fail by itself, and tell the cause,
        * before calls go on to the next member. */
-      if (took_long(at)) expire(at->ch);
+      if (took_long(at)) lengthen_patience(at->ch);
       drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
@@ -481,9 +481,9 @@ typedef enum leave_sign {
  *   its connection is closed: a firewall may have forgotten it, or the address may stand for
  *   several members. After the first time the connection stays: a member without a leader is
  *   silent, too, until the members have elected one.
- * - If the member is silent, and no other is left to try, the time for an answer doubles (expire);
- *   so it does if etcd has never answered. An attempt to connect that is late doubles it when the
- *   attempt ends (on_recreate). */
+ * - If the member is silent, and no other is left to try, the time for an answer doubles; so it
+ *   does if etcd has never answered. An attempt to connect that is late doubles it when the attempt
+ *   ends (on_recreate). */
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
   bool was_vain = is_vain(at);
@@ -492,7 +492,7 @@ static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
     case SIGN_SILENT:
       if (ch->n == 1 || was_vain) drop_channel(at);
       if (ch->health.patience.is_answered) {
-        expire(ch);
+        lengthen_patience(ch);
       } else {
         el_patience_expired(&ch->health.patience);
       }

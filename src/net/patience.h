@@ -3,7 +3,7 @@
  * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
  * EL_ANSWER_MS. It doubles when this has passed in vain and no other member is left to try
- * (expire in channel.c), until the next answer. There are four differences:
+ * (lengthen_patience in channel.c), until the next answer. There are four differences:
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more.

@@ -144,8 +144,7 @@ local function announce_wait(self)
     local cause = outage and outage:gsub("[%d.]+ s%f[%W]", "") -- without seconds, which grow
     if outage and not printed[cause] then
       printed[cause] = true
-      report.print_message_async("lock %s: %s; waiting", self._quoted_name,
-        settings.translate(outage))
+      report.print_message_async("%s: %s; waiting", self._subject, settings.translate(outage))
     elseif not outage and is_holder_due then
       is_holder_due = false
       announce_holder(self, timer)
@@ -277,8 +276,8 @@ local function run_child(self)
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
   }, self._handling.blocked, function(what, number)
     if self._child:has_left_group() then
-      report.print_message_async("lock %s: %s was killed; processes that it has started go on"
-        .. " without the lock", self._quoted_name, self._args.command[1])
+      report.print_message_async("%s: %s was killed; processes that it has started go on without"
+        .. " the lock", self._subject, self._args.command[1])
     end
     self._child = nil
     if self._limit then
