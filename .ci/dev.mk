@@ -71,7 +71,7 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-executable test-go test-all test-all-short test-etcd \
-  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh fresh-executable bench-quick memory cost bench-report networks fleets \
+  test-etcd-short compatibility asan-short nginx-module sim model fuzz mutants known-mutants fresh fresh-executable bench-quick memory cost bench-report networks fleets elections \
   stress upgrade run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
@@ -209,6 +209,10 @@ networks: deps ## compare etcdlock with etcdctl on bad networks and disks, as ro
 	@sh bench/prepare.sh networks
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) ROWS='$(ROWS)' ROUNDS='$(ROUNDS)' $(LUA) bench/networks.lua
+
+elections: deps ## what an election costs the clients: ELECTION="1 2" ROUNDS=20
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) ELECTION='$(ELECTION)' ROUNDS='$(ROUNDS)' $(LUA) bench/elections.lua
 
 fleets: deps ## many clients with passwords, beside Go's client: ROWS="start-90 pause", ETCD=3.6
 	@sh bench/prepare.sh go

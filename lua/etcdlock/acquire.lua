@@ -135,7 +135,7 @@ end
 -- Returns the holder of the lock for which `lock` waits, a table that label.lua describes. Sends no
 -- request: returns nil if this client does not know the holder.
 local function find_holder(lock)
-  local text, ago = lock._core:take_seen_key()
+  local text, ago = lock._core:take_holder()
   if text then
     lock._holder_label, lock._holder_read_at = text, core.now() - ago
   end
@@ -150,7 +150,7 @@ end
 -- permit. Returns the text of that for the message of a failure; an empty text if the client has
 -- seen no such key since the last call.
 local function note_other_permits(lock)
-  local text, ago, permits = lock._core:take_seen_key(true)
+  local text, ago, permits = lock._core:take_other_permits()
   if not text then
     return ""
   end

@@ -262,20 +262,25 @@ local function names_in(subject)
   return list
 end
 
+-- Returns the fields that `record`, a record of the core about a lock, shares with its event.
+local function event_of(record)
+  return {
+    event = record.event, ago = record.ago, name = names.join(names_in(record.subject)),
+    mode = record.mode,
+  }
+end
+
 -- Returns the event for `record`, the core's record of the end of a hold. Also adds the duration of
 -- the hold to the metrics. If `is_interrupt` is true, a later call of deliver adds the duration,
 -- because the garbage collector may have interrupted a method of the metrics.
-local function lock_event(self, record, is_interrupt)
-  local list = names_in(record.subject)
+local function hold_event(self, record, is_interrupt)
+  local event, name = event_of(record), names_in(record.subject)[1]
   if self._metrics and is_interrupt then
-    table.insert(self._unmeasured, { list[1], record.mode, record.lasted, record.event })
+    table.insert(self._unmeasured, { name, record.mode, record.lasted, record.event })
   elseif self._metrics then
-    self._metrics:observe_hold(list[1], record.mode, record.lasted, record.event)
+    self._metrics:observe_hold(name, record.mode, record.lasted, record.event)
   end
-  local event = {
-    event = record.event, ago = record.ago, name = names.join(list), mode = record.mode,
-    token = record.token, hold = record.lasted,
-  }
+  event.token, event.hold = record.token, record.lasted
   if record.event == "leaked" then
     event.is_in_with = record.is_in_with
   elseif record.event == "ended" then
@@ -307,12 +312,9 @@ end
 
 local function deliver_record(self, record, is_interrupt)
   if record.event == "requeued" then
-    log(self, {
-      event = record.event, ago = record.ago, name = names.join(names_in(record.subject)),
-      mode = record.mode,
-    })
+    log(self, event_of(record))
   elseif record.mode then
-    deliver_lock_event(self, lock_event(self, record, is_interrupt))
+    deliver_lock_event(self, hold_event(self, record, is_interrupt))
   elseif record.event == "retry" then
     self._outages:add_failures(record.why, record.count, record.ago)
   elseif record.event == "recovered" then

@@ -29,9 +29,9 @@ function Outages.new()
   }, Outages)
 end
 
--- Returns what failures of one cause have in common: the error text without its durations.
-local function key_of(message)
-  return (message:gsub("%d+%.%d+ s%f[%A]", ""))
+--- Returns what failures of one cause have in common: the error text without its durations.
+function Outages.key_of(message)
+  return (message:gsub("[%d.]+ s%f[%A]", ""))
 end
 
 local function find_cause(self, key)
@@ -48,7 +48,7 @@ end
 --- Records `count` failed requests with the error text `message`, the last of them `ago` seconds
 -- ago.
 function Outages:add_failures(message, count, ago)
-  local cause = find_cause(self, key_of(message))
+  local cause = find_cause(self, Outages.key_of(message))
   cause.message, cause.count = message, cause.count + count
   cause.failed_at = core.now() - ago
   self._recovery, self.is_active = nil, true

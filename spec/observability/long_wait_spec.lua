@@ -145,5 +145,5 @@ it("a timeout names the holder, and says so if it may be another one", function(
     .. '"several"$', messages.first)
   -- The read of a multi-lock with 60 names has no room to read a holder as well.
   assert.matches("was not free within 14 s$", messages.many)
-  assert.is_nil(locks.granted._core:take_seen_key()) -- a granted lock keeps no text about a holder
+  assert.is_nil(locks.granted._core:take_holder()) -- a granted lock keeps no text about a holder
 end)

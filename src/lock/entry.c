@@ -942,19 +942,20 @@ void el_entry_end_max_hold(el_entry *entry) {
 
 /* The holder may not know yet that its hold has expired, and its last writes may be in flight. So
  * the lock is not granted again before the lock delay is over, as after a crash. */
-static void start_lock_delay(el_entry *entry) {
+static void start_lock_delay(el_entry *entry, int64_t stay_ms) {
   unwatch(entry);
   set_state(entry, EL_ENTRY_LOCK_DELAY);
   entry->is_wanted = false;
-  set_timer(entry, el_now_ms() + el_session_stay_ms(entry->session));
+  set_timer(entry, el_now_ms() + stay_ms);
 }
 
 void el_entry_expire(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_HELD) {
+    int64_t stay_ms = el_session_stay_ms(entry->session);
     el_session_check_expiry(entry->session);
-    if (el_session_stay_ms(entry->session) != 0) {
-      start_lock_delay(entry);
+    if (stay_ms != 0) {
+      start_lock_delay(entry, stay_ms);
     } else {
       start_release(entry);
     }

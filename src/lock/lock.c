@@ -11,11 +11,12 @@
 #include "lock/local_queue.h"
 #include "lock/task.h"
 
-/* What answers have told about keys of other clients: [0] about the holder, during the wait only;
- * [1] about a key with another number of permits. The I/O thread sets the elements; any thread
- * takes and frees what they point to. */
+/* What answers have told about keys of other clients: of the holder, during the wait only, and of a
+ * request for the semaphore with another number of permits. The I/O thread sets the fields; any
+ * thread takes and frees what they point to. */
 typedef struct seen_keys {
-  _Atomic(el_seen_key *) keys[2];
+  _Atomic(el_seen_key *) holder;
+  _Atomic(el_seen_key *) other_permits;
 } seen_keys;
 
 struct el_lock {
@@ -74,8 +75,8 @@ void el_lock_unref(el_lock *lk) {
   el_bytes_free(lk->waiter.name);
   el_bytes_free(lk->waiter.value);
   free(lk->err);
-  free(el_lock_take_seen_key(lk, false));
-  free(el_lock_take_seen_key(lk, true));
+  free(el_lock_take_holder(lk));
+  free(el_lock_take_other_permits(lk));
   free(lk->seen);
   free(lk);
 }
@@ -216,7 +217,7 @@ static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_write_order_init(&lk->writes.order, grant->mod_rev);
   el_bytes_free(waiter->value);
   waiter->value = (el_bytes){0};
-  free(el_lock_take_seen_key(lk, false));
+  free(el_lock_take_holder(lk));
   begin_hold(lk, lk->max_hold_ms);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_completion_complete(&lk->task.completion, EL_LOCK_DECIDED);
@@ -282,7 +283,7 @@ static void on_saw_key(el_waiter *waiter, const el_seen_key *key) {
     seen = el_alloc(sizeof *seen);
     atomic_store(&lk->seen, seen);
   }
-  free(atomic_exchange(&seen->keys[key->permits != 0],
+  free(atomic_exchange(key->permits == 0 ? &seen->holder : &seen->other_permits,
                        memcpy(el_alloc(size), key, size)));
 }
 
@@ -484,10 +485,14 @@ bool el_lock_drop(el_lock *lk) {
 
 bool el_lock_waited(const el_lock *lk) { return lk->waiter.has_waited; }
 
-el_seen_key *el_lock_take_seen_key(el_lock *lk, bool has_other_permits) {
+el_seen_key *el_lock_take_holder(el_lock *lk) {
   seen_keys *seen = lk->seen;
-  return seen != NULL ? atomic_exchange(&seen->keys[has_other_permits], NULL)
-                      : NULL;
+  return seen != NULL ? atomic_exchange(&seen->holder, NULL) : NULL;
+}
+
+el_seen_key *el_lock_take_other_permits(el_lock *lk) {
+  seen_keys *seen = lk->seen;
+  return seen != NULL ? atomic_exchange(&seen->other_permits, NULL) : NULL;
 }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }

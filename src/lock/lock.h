@@ -141,10 +141,13 @@ bool el_lock_drop(el_lock *lk);
  * Call it only after the lock was granted. @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
-/* el_lock_take_seen_key returns what an answer has last told about the lock's holder during the
- * wait; if |has_other_permits|, about a key of the semaphore with another number of permits. NULL:
- * no answer has since the last call. The caller frees the result. @thread any */
-el_seen_key *el_lock_take_seen_key(el_lock *lk, bool has_other_permits);
+/* el_lock_take_holder returns what an answer has last told about the lock's holder during the wait.
+ * NULL: no answer has since the last call. The caller frees the result. @thread any */
+el_seen_key *el_lock_take_holder(el_lock *lk);
+
+/* el_lock_take_other_permits returns the same about a key of the semaphore with another number of
+ * permits. @thread any */
+el_seen_key *el_lock_take_other_permits(el_lock *lk);
 
 /* el_lock_token returns the fencing token: the create_revision of the lock's keys. Call it, and the
  * next three functions, only after the lock was granted. @thread any */

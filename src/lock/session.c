@@ -88,9 +88,9 @@ static void explain_silence(const el_session *session, int64_t now_ms,
   const el_session_lease *lease = &session->lease;
   if (lease->keepalives == 0) return;
   el_error_set(err, EL_UNAVAILABLE,
-               "etcd %s: no answer to a keepalive for %.1f s",
-               el_request_queue_address(session->shared->requests),
-               (double)(now_ms - lease->keepalives_ms[0]) / 1000);
+               "no answer to a keepalive for %.1f s; etcd %s is in use now",
+               (double)(now_ms - lease->keepalives_ms[0]) / 1000,
+               el_request_queue_address(session->shared->requests));
 }
 
 /* Ends the holds if the hold deadline has passed. A hold deadline that has passed is never

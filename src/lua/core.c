@@ -134,25 +134,26 @@ static el_nret push_below(lua_State *L, const char *text, size_t len) {
   return 1;
 }
 
+/* The key of an election has the layout of a multi-lock with one name. */
+el_mode el_lua_check_mode(lua_State *L, int arg) {
+  return strcmp(luaL_optstring(L, arg, ""), "leader") == 0
+             ? EL_MODE_MULTI
+             : (el_mode)luaL_checkoption(L, arg, "lock", el_mode_names);
+}
+
 /* key_stem(name, mode) returns the common prefix of all keys of |mode| below |name|. */
 static el_nret l_key_stem(lua_State *L) {
   char stem[EL_KEY_SIZE];
-  el_mode mode = (el_mode)luaL_checkoption(L, 2, NULL, el_mode_names);
-  size_t len = el_key_write_prefix(stem, (el_bytes){"", 0}, mode);
+  size_t len =
+      el_key_write_prefix(stem, (el_bytes){"", 0}, el_lua_check_mode(L, 2));
   return push_below(L, stem, len);
-}
-
-/* Returns argument |arg|, the mode of an entry as client:queue names it. */
-static el_mode check_mode(lua_State *L, int arg) {
-  return strcmp(luaL_checkstring(L, arg), "leader") == 0
-             ? EL_MODE_MULTI
-             : (el_mode)luaL_checkoption(L, arg, NULL, el_mode_names);
 }
 
 /* modes_conflict(older, younger) returns whether an entry of mode |younger| waits for one of mode
  * |older| in the same queue. */
 static el_nret l_modes_conflict(lua_State *L) {
-  lua_pushboolean(L, el_modes_conflict(check_mode(L, 1), check_mode(L, 2)));
+  lua_pushboolean(
+      L, el_modes_conflict(el_lua_check_mode(L, 1), el_lua_check_mode(L, 2)));
   return 1;
 }
 

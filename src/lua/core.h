@@ -9,6 +9,7 @@
 #include <lua.h>
 
 #include "lua/util.h"
+#include "protocol/conflict_matrix.h"
 
 /* luaopen_etcdlock_core pushes a new table, the module. @thread lua */
 el_nret luaopen_etcdlock_core(lua_State *L);
@@ -36,6 +37,10 @@ void el_lua_open_child(lua_State *L);
 /* el_lua_open_test adds the table "test". It exists in builds with EL_TEST only.
  * @thread lua */
 void el_lua_open_test(lua_State *L);
+
+/* el_lua_check_mode returns argument |arg|, the mode of an entry as client:queue names it: a name in
+ * el_mode_names, or "leader"; nil: a plain lock. @thread lua */
+el_mode el_lua_check_mode(lua_State *L, int arg);
 
 /* Each of the next functions waits up to |timeout_ms| for an event of an object, pushes the
  * outcome, and returns the number of pushed values. If the event has not occurred, it pushes

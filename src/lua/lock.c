@@ -13,14 +13,6 @@ static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
 }
 
-/* The key of an election has the layout of a multi-lock with one name. */
-static void read_mode(lua_State *L, int arg, el_lock_options *options) {
-  options->leads = strcmp(luaL_optstring(L, arg, ""), "leader") == 0;
-  options->mode =
-      options->leads ? EL_MODE_MULTI
-                     : (el_mode)luaL_checkoption(L, arg, "lock", el_mode_names);
-}
-
 static void read_options(lua_State *L, int table, el_lock_options *options) {
   lua_getfield(L, table, "_timeout");
   options->try_once = lua_isnumber(L, -1) && lua_tonumber(L, -1) == 0;
@@ -35,21 +27,23 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
 
 /* client:lock(name, value, mode, seconds, options) requests a lock. Returns its handle, and whether
  * client:next_event may have an event; or nil, message, code.
- * - |mode| is a name in el_mode_names, or "leader"; nil: a plain lock.
+ * - |mode|: see el_lua_check_mode.
  * - |seconds| is the timeout; nil: none.
  * - |options| is a lock of lock.lua, which describes its fields; nil: none of them is set. Its
  *   field `_core` is set to the handle, here and not in Lua, so that no error of a debug hook comes
  *   between the request and this assignment. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_lock_options options = {.name = el_lua_check_bytes(L, 2),
-                             .value = el_lua_check_bytes(L, 3),
-                             .timeout_ms = el_lua_opt_ms(L, 5, -1)};
+  el_lock_options options = {
+      .name = el_lua_check_bytes(L, 2),
+      .value = el_lua_check_bytes(L, 3),
+      .mode = el_lua_check_mode(L, 4),
+      .leads = strcmp(luaL_optstring(L, 4, ""), "leader") == 0,
+      .timeout_ms = el_lua_opt_ms(L, 5, -1)};
   el_shared *shared = el_client_shared(lc->client);
   el_error err;
   void **box;
   lua_settop(L, 6);
-  read_mode(L, 4, &options);
   if (!lua_isnil(L, 6)) {
     luaL_checktype(L, 6, LUA_TTABLE);
     read_options(L, 6, &options);
@@ -197,18 +191,27 @@ static el_nret l_lock_waited(lua_State *L) {
   return 1;
 }
 
-/* lock:take_seen_key(has_other_permits) returns the value of the holder's key, or of a key of the
- * semaphore that has another number of permits; how many seconds ago the client has read it; and
- * this number of permits, or 0. Returns nothing if the client has read no such key since the last
- * call. */
-static el_nret l_lock_take_seen_key(lua_State *L) {
-  el_seen_key *key = el_lock_take_seen_key(check_lock(L), lua_toboolean(L, 2));
+/* Pushes the value of |key|, how many seconds ago the client has read it, and its other number of
+ * permits or 0; nothing for NULL. */
+static el_nret push_seen_key(lua_State *L, el_seen_key *key) {
   if (key == NULL) return 0;
   lua_pushlstring(L, key->label, key->len);
   el_lua_push_seconds(L, el_now_ms() - key->seen_ms);
   lua_pushinteger(L, key->permits);
   free(key);
   return 3;
+}
+
+/* lock:take_holder() returns the value of the holder's key, and how many seconds ago the client has
+ * read it; nothing if it has not read such a key since the last call. */
+static el_nret l_lock_take_holder(lua_State *L) {
+  return push_seen_key(L, el_lock_take_holder(check_lock(L)));
+}
+
+/* lock:take_other_permits() returns the same of a key of the semaphore that has another number of
+ * permits; and this number. */
+static el_nret l_lock_take_other_permits(lua_State *L) {
+  return push_seen_key(L, el_lock_take_other_permits(check_lock(L)));
 }
 
 /* lock:held_rev() returns a revision at which the lock was held: see el_lock_held_rev. */
@@ -300,7 +303,8 @@ void el_lua_open_lock(lua_State *L) {
       {"held_for", l_lock_held_for},
       {"loss", l_lock_loss},
       {"waited", l_lock_waited},
-      {"take_seen_key", l_lock_take_seen_key},
+      {"take_holder", l_lock_take_holder},
+      {"take_other_permits", l_lock_take_other_permits},
       {"held_rev", l_lock_held_rev},
       {"token", l_lock_token},
       {"lease", l_lock_lease},

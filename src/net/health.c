@@ -35,17 +35,20 @@ static int64_t late_at_ms(const el_health *health, const el_health_call *call) {
   return call->sent_ms + (el_health_limit_ms(health) << health->n_late);
 }
 
+/* Returns when the member will have been silent for too long, unless it answers. */
+static int64_t silent_at_ms(const el_health *health) {
+  return health->quiet_since_ms + el_health_limit_ms(health);
+}
+
 static bool is_silent(const el_health *health) {
-  return !is_renewing(health) &&
-         el_now_ms() >= health->quiet_since_ms + el_health_limit_ms(health);
+  return !is_renewing(health) && el_now_ms() >= silent_at_ms(health);
 }
 
 static void set_timer(el_health *health) {
   const el_health_call *first = TAILQ_FIRST(&health->pending);
   const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);
-  int64_t at_ms = is_renewing(health)
-                      ? late_at_ms(health, first)
-                      : health->quiet_since_ms + el_health_limit_ms(health);
+  int64_t at_ms =
+      is_renewing(health) ? late_at_ms(health, first) : silent_at_ms(health);
   if (first->sent_ms < health->moved_ms && health->left_until_ms < at_ms) {
     at_ms = health->left_until_ms;
   }
@@ -170,7 +173,7 @@ void el_health_heard(el_health *health) {
 }
 
 void el_health_moved(el_health *health) {
-  health->left_until_ms = health->quiet_since_ms + el_health_limit_ms(health);
+  health->left_until_ms = silent_at_ms(health);
   health->moved_ms = health->quiet_since_ms = el_now_ms();
   if (!TAILQ_EMPTY(&health->pending)) {
     el_timers_set(health->timers, &health->timer, health->left_until_ms);

@@ -132,7 +132,7 @@ end
 
 -- ---- fish ----
 
--- __etcdlock_rest prints the number of the word with which the command to run begins, or "name" if
+-- __etcdlock_place prints the number of the word with which the command to run begins, or "name" if
 -- the present word is the name of a lock.
 local FISH = [==[
 

@@ -7,6 +7,7 @@ local core = require "etcdlock.core"
 local label = require "etcdlock.label"
 local names = require "etcdlock.names"
 local once = require "etcdlock.once"
+local Outages = require "etcdlock.outages"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
@@ -141,7 +142,7 @@ local function announce_wait(self)
   timer:start(QUIET, QUIET, function()
     self._client._events:deliver()
     local outage = self._client:_find_outage()
-    local cause = outage and outage:gsub("[%d.]+ s%f[%W]", "") -- without seconds, which grow
+    local cause = outage and Outages.key_of(outage)
     if outage and not printed[cause] then
       printed[cause] = true
       report.print_message_async("%s: %s; waiting", self._subject, settings.translate(outage))
