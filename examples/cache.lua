@@ -8,8 +8,9 @@ local uv = require "luv"
 local PAGE = "page/news"
 local client = assert(etcdlock.connect { timeout = 30 })
 
--- Returns the value of `key` in the cache, and "found". If there is no value, stores the result of
--- compute(), and returns that result and "rendered".
+-- Returns true, the value of `key` in the cache, and "found". If there is no value, stores the
+-- result of compute(), and returns true, that result and "rendered". On failure returns nil,
+-- message, code, or raises an error.
 local function cached(key, compute)
   return client:with_lock(key, function(lock)
     local value = assert(lock:get(key, "")) -- fails if etcd cannot be read

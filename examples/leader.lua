@@ -14,7 +14,7 @@ local election = assert(client:election "leader")
 local function lead(leadership)
   print(("I lead with token %d, and get ready."):format(leadership:token()))
   os.execute "sleep 0.5"
-  assert(leadership:proclaim(address)) -- fails if another candidate leads by now
+  assert(leadership:proclaim(address)) -- fails if the leadership was lost
   print "I serve. Press Enter to resign."
   io.read()
 end

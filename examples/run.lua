@@ -4,7 +4,7 @@
 --
 -- The example uses the etcd of ETCDCTL_ENDPOINTS. If this variable is not set, the example uses the
 -- etcd on this machine. If there is no such etcd, this program starts one, and stops it when no
--- example uses it any more.
+-- example holds a lock or waits for one.
 
 local HERE = arg[0]:match "^(.*)/" or "."
 package.path = HERE .. "/?.lua;" .. package.path
@@ -28,8 +28,8 @@ local function run_example()
   return code == 0 or code == true
 end
 
--- Tells whether no example uses the etcd any more: an example in another terminal has a lease as
--- long as it runs.
+-- Tells whether no example holds a lock or waits for one: an example in another terminal has a
+-- lease from its first lock until it ends. (The observer of `leader` takes no lock.)
 local function is_unused()
   local command = "env -i PATH=\"$PATH\" etcdctl --command-timeout=2s"
     .. " --endpoints 127.0.0.1:%d lease list"

@@ -1,12 +1,12 @@
 -- The customers. All come at the same time, an equal share of them to each shop. For each request
 -- this program prints the path, the milliseconds until the answer came, and the answer. A request
--- that gets no answer, because its worker has died, is sent again.
+-- that gets no answer, because its worker has died, is sent again, up to four times.
 --
 --   lua crowd.lua CUSTOMERS PATH PING_EVERY_MS PORT PORT
 --
--- With a PING_EVERY_MS other than 0, this program also sends a request for /ping in each such time
--- until all customers are served, also if earlier ones have no answer yet. So a worker that is
--- blocked delays all pings that it gets meanwhile, and their times show it.
+-- If PING_EVERY_MS is not 0, this program also sends a request for /ping every PING_EVERY_MS
+-- milliseconds until all customers are served, even if earlier pings have no answer yet. So a
+-- worker that is blocked delays all pings that it gets meanwhile, and their times show it.
 
 local uv = require "luv"
 

@@ -2,7 +2,7 @@
 -- blocking Lua, nginx.conf calls it in nginx.
 --
 -- Its environment: STOCK is the file with the number of items that are left, SHOP_ETCD is the
--- address of etcd, and SHOP_TTL are the seconds of the TTL.
+-- address of etcd, and SHOP_TTL is the TTL in seconds.
 
 local etcdlock = require "etcdlock"
 
@@ -33,8 +33,9 @@ local function write_stock(items)
   file:close()
 end
 
--- Waits for the payment. If the file STOCK.stuck exists, the payment of the item with its number
--- never comes, but only for the one worker that can remove this file.
+-- Waits for the payment. If the file STOCK.stuck contains the number of this item, the payment
+-- takes 60 s: the worker is killed before. This applies to one worker, the one that removes the
+-- file.
 local function await_payment(items)
   local is_stuck = read_number(STOCK .. ".stuck") == items and os.remove(STOCK .. ".stuck")
   sleep(is_stuck and 60 or 0.002)

@@ -1,5 +1,5 @@
--- Prints the output of the flash sale. On a terminal it prints bars, and colours unless NO_COLOR is
--- set. Elsewhere it prints plain lines.
+-- Prints the output of the flash sale. On a terminal (unless TERM is dumb) it prints bars, and
+-- colours unless NO_COLOR is set. Elsewhere it prints plain lines.
 
 local uv = require "luv"
 
@@ -78,8 +78,8 @@ end
 
 -- ---- the table ----------------------------------------------------------------
 
--- Returns a function for a row of the table. It returns a percentile of the milliseconds in the
--- field `field` of a result as text. `form` is the format of the number.
+-- Returns a function for a row of the table. That function returns, as text, a percentile of the
+-- milliseconds in the field `field` of a result. `form` is the format of the number.
 local function percentile(field, share, form)
   return function(result)
     local sorted = result[field]

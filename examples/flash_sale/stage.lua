@@ -131,7 +131,8 @@ function M.wait(is_done, seconds, what)
   end
 end
 
---- Kills the process with this pid: one of this program, or one that it has started.
+--- Kills the process with this pid: a process that this program has started, or a child of one,
+-- such as a worker of nginx.
 function M.kill(pid)
   for process in pairs(running) do
     if process.handle:get_pid() == pid then process.unwanted = true end

@@ -8,7 +8,7 @@ local etcdlock = require "etcdlock"
 local M = {}
 
 -- No limit for the wait, because the other workers wait for the lock as long as the holder lives.
--- In nginx a lock call waits 5 s by default.
+-- In nginx a lock call waits at most 5 s by default.
 local NO_LIMIT = { timeout = math.huge }
 
 -- Sleeps for `seconds`, or until the worker exits or the lock is lost, whichever comes first.
