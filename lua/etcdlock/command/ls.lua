@@ -5,8 +5,9 @@
 --   format_rows(list)       returns the rows of its table
 --   format_summary(list)    returns the line above the table of a terminal
 --   format_json(item)       returns an item of the list as JSON
--- and the fields `head`, `is_number`, `narrow` and `paint` for report.format_table, and `nothing`:
--- the line for an empty list, where "%s" stands for the words about the beginning of the names.
+-- and the fields `head`, `is_number`, `narrow` and `paint` (or nil) for report.format_table, and
+-- `nothing`: the line for an empty list, where "%s" stands for the words about the beginning of the
+-- names.
 local EXIT = require("etcdlock.command.report").EXIT
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"

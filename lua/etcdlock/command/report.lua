@@ -6,8 +6,8 @@ local replace = require("etcdlock.text").replace
 
 local M = {}
 
---- The exit statuses of etcdlock. The statuses from 64 to 78 have their meaning in sysexits.h; the
--- last three are those of a shell.
+--- The exit statuses of etcdlock. Those from 64 to 78 have about the meaning that they have in
+-- sysexits.h, except LOST and CONFLICT. The last three are those of a shell.
 M.EXIT = {
   OK = 0,
   FAILED = 1,
@@ -73,9 +73,9 @@ function M.print_message(format, ...)
   io.stderr:write(format_line(format, ...))
 end
 
---- Prints a message, as print_message does, but without blocking. Code that runs in luv's loop uses
--- this function: if standard error is a full pipe that no process reads, a blocking write would
--- keep the loop from handling signals and the loss of the lock.
+--- Prints a message, as print_message does, but without blocking. For messages during the wait for
+-- a lock, and while the command runs: if standard error is a full pipe that no process reads, a
+-- blocking write would keep luv's loop from handling signals and the loss of the lock.
 function M.print_message_async(format, ...)
   require "luv".fs_write(STDERR, format_line(format, ...), -1, function() end)
 end

@@ -29,9 +29,9 @@ local M = {}
 --   _lock           the lock; nil: not acquired yet
 --   _granted_at     when the lock was granted (core.now, seconds), for --at-least
 --   _child          the child (child.lua); nil: it has not started yet, or has ended
---   _limit          luv timer of --max-hold; nil: that option is not given
+--   _limit          luv timer of --max-hold; nil: not given, or the child was not started
 --   _signal_status  exit status if a signal has ended the wait for the lock; otherwise nil
---   _is_loss_told   true after this process has printed that the lock was lost
+--   _is_loss_told   true after `record` has printed that the lock was lost
 --   _is_terminated  true after this process has sent TERM because of a loss or --max-hold
 --   _is_end_wanted  true after TERM, INT or QUIT was forwarded to the child
 --   _stop_keeping   function that ends the wait of --at-least; nil if `keep` does not wait
@@ -98,8 +98,8 @@ local function fail(self, message, code)
   return is_error and status or self._args.timeout_status
 end
 
--- Milliseconds for which a wait for the lock prints nothing; then it prints a message about
--- the holder.
+-- Milliseconds for which a wait for the lock prints nothing, and between two later looks in
+-- announce_wait.
 local QUIET = 1000
 
 -- Tells whether `entry`, an entry of client:queue, conflicts with the lock that `args` describe.
@@ -122,7 +122,7 @@ local function describe_holder(args, queue)
   return relation .. " " .. label.describe_process(entry)
 end
 
--- Prints which process holds the lock, unless the wait ends before, or etcd does not answer.
+-- Prints which process holds the lock, unless the wait ends before, or the queue cannot be read.
 local function announce_holder(self, timer)
   coroutine.wrap(function()
     local queue = self._client:queue(self._args.name)
@@ -191,7 +191,8 @@ local function may_start(self, lock)
   return true
 end
 
--- Waits for the lock, and finds out whether the command may start. If not, prints the reason.
+-- Waits for the lock, and finds out whether the command may start. If not, calls `fail`, unless a
+-- signal has ended the wait.
 -- @return lock; or nil, exit status
 local function acquire(self)
   local stop_announcing = not self._args.quiet and announce_wait(self)
@@ -229,10 +230,10 @@ end
 -- Seconds between two reads of the hold deadline in `watch`.
 local DEADLINE_AGE = 1
 
--- Ends the child when the lock is lost. KILL follows --grace seconds after the hold deadline, even
--- if TERM was late, for example because this process was stopped at the deadline. The reason: the
--- next holder may start when the lock delay has passed since the end of the TTL, which is at least
--- 0.2 s later.
+-- Ends the child, or the wait of --at-least, when the lock is lost. KILL follows --grace seconds
+-- after TERM. If TERM is late, for example because this process was stopped at the hold deadline,
+-- KILL follows --grace seconds after that deadline. The reason: the next holder may start when the
+-- TTL and then the lock delay have passed. The TTL ends at least 0.2 s after the hold deadline.
 local function watch(self)
   coroutine.wrap(function()
     local deadline
@@ -298,9 +299,9 @@ local function run_child(self)
 end
 
 -- With --once-per, records the run if it was successful: the exit status of the child, `status`, is
--- 0, and etcdlock has not sent TERM to the child. A run that is not recorded may be repeated in the
--- same period. Returns `status` and whether the run is recorded; or, if the run could not be
--- recorded, another exit status.
+-- 0, and `terminate` was not called. A run that is not recorded may be repeated in the same period.
+-- Returns `status` and whether the run is recorded; or, if the run could not be recorded, another
+-- exit status.
 local function record(self, status)
   if not self._job or status ~= EXIT.OK or self._is_terminated then
     return status
@@ -332,10 +333,10 @@ local function keep(self)
   return true
 end
 
--- Releases the lock. `status` is the exit status of the child, `was_held` tells whether the lock
--- was still held when the child had ended, `is_recorded` whether its run is recorded. Returns LOST
--- if etcdlock has sent TERM because of a loss or --max-hold, or if the lock is found lost at the
--- release and `was_held` is false. Otherwise returns `status`.
+-- Releases the lock. `status` is the exit status so far. `was_held` is true if the lock is known to
+-- have been held when the child had ended, `is_recorded` if the run of the child is recorded.
+-- Returns LOST if etcdlock has sent TERM because of a loss or --max-hold, or if the lock is found
+-- lost at the release and `was_held` is not true. Otherwise returns `status`.
 local function release(self, status, was_held, is_recorded)
   local released, message, code = self._lock:unlock()
   local note -- what is no error
@@ -404,8 +405,7 @@ end
 
 --- Acquires a lock by take(client, job), and runs args.command while this lock is held. `job` is
 -- the run of --once-per, or nil. take returns the lock; or nil, message, code. M.run_with returns
--- the exit status of args.command if the command has run and the lock was not lost. Otherwise it
--- returns an exit status that describes the failure.
+-- the exit status of etcdlock: that of args.command, or one that describes a failure.
 function M.run_with(args, take)
   if not args.command or not args.command[1] then
     local text = "the command to run is missing; write: etcdlock %s%s -- cmd; cmd may be bash"

@@ -12,7 +12,7 @@ local CONNECT_OPTIONS = {
   "lock_delay",
 }
 
--- The log function of all clients, because the commands report a lost lock themselves.
+-- The log function of a client that gets no other one: the commands report a lost lock themselves.
 local function ignore() end
 
 --- Returns the options of connect for `args`, the result of parser.parse. If an option is missing,
@@ -33,8 +33,9 @@ function M.connect_options(args, loop, log)
   return opts
 end
 
---- Ends with a usage error if --prefix is given: for a list of locks and for break, which take full
--- names, as messages and the list show them. `text` is the name that was given for `argument`.
+--- Ends the process with a usage error if --prefix is given. The list of locks and break call it:
+-- they take full names, as messages and the list show them. `text` is the name that was given for
+-- `argument`.
 function M.refuse_prefix(args, argument, text)
   if args.prefix then
     args.refuse(("%s takes full names, without --prefix; give %s as %s"):format(args.subcommand,
