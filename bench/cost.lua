@@ -3,7 +3,8 @@
 --
 --   cost.lua [check|keep]
 --
--- check: fails if a figure is more than 5 % above the one in cost.txt. keep: writes cost.txt.
+-- check: fails if a figure of the columns all, core, VM or bytes is more than 5 % above the one in
+-- cost.txt, and cost.txt is of the same Debian release and machine type. keep: writes cost.txt.
 
 local Etcd = require "spec.support.servers.etcd"
 local proc = require "spec.support.programs.proc"

@@ -14,7 +14,7 @@ local START = 90 -- seconds to wait until a process is ready
 local PATIENCE = 150 -- seconds to wait for the answer of a process to a window
 local TICK = 1e6 / 100 -- µs of one clock tick, the unit of CPU times in /proc
 
--- Returns the first argument of the programs of |entrant| in |row|. `marks` is in memory if
+-- Returns the job, the last argument of the programs of |entrant| in |row|. `marks` is in memory if
 -- possible, because only the server should use the disk during a measurement.
 local function job_of(entrant, row, server)
   local job = {

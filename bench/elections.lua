@@ -1,11 +1,11 @@
--- Measures what an election costs the clients: the leader of three members stands still, until the
--- others have elected a new one.
+-- Measures what an election costs the clients: the leader of three members stands still, and the
+-- others elect a new one.
 --
 --   make elections [ELECTION="1 2"] [ROUNDS=20]
 --
 -- ELECTION are election timeouts in seconds. In each round, every client holds a lock with a TTL of
 -- 5 s and asks for another one right after the leader has stopped. A line per round: seconds until
--- the new leader answers a read; holds that are lost within one TTL from then; seconds from then
+-- the new leader answers a read; holds that are lost until one TTL after that; seconds from then
 -- until 95 % of the calls, and all of them, have returned. The last line of an ELECTION is over the
 -- rounds in which the new leader answers within SOON seconds.
 

@@ -17,7 +17,7 @@ function M.kill(etcd)
   cluster.await_health(etcd)
 end
 
--- Stops the members |list| for 4 s.
+-- Stops the members |list|: one for 4 s, several for 9 s.
 local function stand_still(etcd, list)
   wait.sleep(1)
   for _, i in ipairs(list) do etcd:pause(i) end

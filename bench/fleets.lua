@@ -2,11 +2,12 @@
 --
 --   make fleets [ROWS="start-90 pause"] [ETCD=3.6] [ENTRANTS="etcdlock go"]
 --
--- etcd has users, and the default bcrypt cost. The clients of a row run in three processes. The
--- columns are the seconds until the last client holds its lock, how many hold it, and how many
--- Authenticates etcd has received for each client. The next ones count two TTLs from the begin of
--- the event of the row: holds that were lost, Authenticates, other requests. In the rows "busy",
--- four processes per core use all processor time that they get. ROWS are parts of the titles.
+-- etcd has users, and the default bcrypt cost except in the rows "cost". The clients of a row run
+-- in up to three processes. The columns are the seconds until the last client holds its lock (at
+-- most about 60), how many clients hold theirs, and how many Authenticates etcd has received for
+-- each client. The next columns are of the two TTLs from the begin of the event of the row: holds
+-- that were lost, Authenticates, other requests. In the rows "busy", four processes per core use
+-- all processor time that they get. ROWS are parts of the titles.
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
@@ -18,7 +19,7 @@ local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local PROCESSES, TTL = 3, 10
-local PATIENCE = 60 -- seconds until each client holds its lock
+local PATIENCE = 60 -- seconds to wait until each client holds its lock
 local PAUSE = 3 -- seconds for which etcd stands still
 local KEYS, BYTES = 40000, 4096 -- number and size of the values in a full etcd
 

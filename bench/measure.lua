@@ -2,8 +2,8 @@
 
 local M = {}
 
---- Returns { median, low, high } of the list |values|: the least, the greatest, and the median; or,
--- if |percent| is not 50, the smallest value that at least |percent| percent do not exceed.
+--- Returns a table: `low`, `high` and `median` of the list |values|. If |percent| is given and not
+-- 50, `median` is the smallest value that at least |percent| percent of the values do not exceed.
 function M.spread(values, percent)
   local sorted = {}
   for i, value in ipairs(values) do sorted[i] = value end
@@ -26,7 +26,8 @@ function M.ratio(ours, theirs)
   return M.spread(quotients)
 end
 
---- Returns |value| as text with about three digits.
+--- Returns |value| as text: below 100 with at most three significant digits, else as a whole number
+-- with commas.
 function M.number(value)
   local form = value >= 100 and "%.0f" or value >= 10 and "%.1f" or value >= 0.1 and "%.2f"
     or "%.3f"

@@ -24,7 +24,7 @@ local write_file = require "bench.write_file"
 
 local ROUNDS, JOBS = tonumber(os.getenv "ROUNDS") or 3, tonumber(os.getenv "JOBS") or 6
 local TTLS, HELD_FOR = { 5, 10 }, 10 -- seconds, and TTLs
-local PATIENCE = 60 -- seconds for the first lock
+local PATIENCE = 60 -- seconds to wait for the first lock
 local PAUSE = 0.5 -- seconds between the starts of clients, so that they do not delay each other
 
 -- ---- rows -------------------------------------------------------------------------
@@ -159,7 +159,7 @@ local COMMANDS = {
   etcdctl = function(name, ttl) return { "etcdctl", "lock", "--ttl", ttl, name, "--" } end,
 }
 
--- Tells that it runs, and goes on as long as the client.
+-- The command under the lock: prints a line, and runs as long as its client.
 local COMMAND = "echo granted; while kill -0 $PPID 2>/dev/null; do sleep 1; done"
 
 local function start(run, env, prefix)

@@ -2,8 +2,9 @@
 -- row(ID, TITLE, { PROCESSES, OWNERS, NAMES }, ENTRANTS, MORE). OWNERS and NAMES are their numbers
 -- in each process.
 --
--- ENTRANTS are words: ids of entrants.lua, or rates such as 20/s. The others are compared with the
--- first, etcdlock. go>=2: the target is at least two times the rate of the entrant go.
+-- ENTRANTS are words: ids of entrants.lua, or rates such as 20/s. The first is a program of
+-- etcdlock, and the others are compared with it. go>=2: the target is at least two times the rate
+-- of the entrant go.
 --
 -- MORE:
 --   group    a name for several rows on the command line (main)

@@ -2,9 +2,9 @@
 --
 --   make bench [ROWS="free nginx"] [ENTRANTS="etcdlock go"]
 --
--- ROWS are rows or groups of rows, ENTRANTS limits the entrants; unset, it runs all. ROUNDS and
--- SECONDS replace the rounds and windows of the rows; there are no targets then. The results are in
--- bench/out/all/ after a run of all rows, otherwise in bench/out/some/.
+-- ROWS are rows or groups of rows, ENTRANTS limits the entrants; unset, it runs all. ROUNDS limits
+-- the number of rounds; with it, rates have no targets. SECONDS replaces the windows of the rows.
+-- The results are in bench/out/all/ after a run of all rows, otherwise in bench/out/some/.
 
 local Crowd = require "bench.crowd"
 local Etcd = require "spec.support.servers.etcd"

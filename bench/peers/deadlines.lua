@@ -1,5 +1,5 @@
--- The program of the row deadlines. Calls return at most this much later than their limits while
--- all members of etcd are stopped, one second after the begin of each window: `late`, in ms.
+-- The program of the row deadlines. All members of etcd are stopped one second after the begin of
+-- each window. `late` is a list: by how many ms each call returned later than its limit.
 
 local json = require "dkjson"
 local etcdlock = require "etcdlock"

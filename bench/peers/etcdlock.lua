@@ -2,9 +2,9 @@
 --   linger   the option of the lock calls; nil: none
 --   ttl      the option of connect; nil: the default
 --   keep     true: each client also holds a lock of its own all the time
---   timeout  seconds to wait for a lock, if each owner has its own client, and goes on when it does
---            not get the lock, which counts as failed unless the code is "timeout"; nil: all owners
---            share a client
+--   timeout  seconds to wait for a lock. Each owner then has its own client, and goes on if it does
+--            not get the lock; this counts as failed unless the code is "timeout". nil: all owners
+--            share a client, and a failure ends the program
 
 local json = require "dkjson"
 local etcdlock = require "etcdlock"
@@ -37,7 +37,7 @@ function new_pair.lock(name)
   end
 end
 
--- As lock, but with a client of its own, a timeout, and an unlock whose result may be unknown.
+-- As lock, but with a client of its own and a timeout. The result of unlock does not matter.
 local function timed_pair(name)
   local client = connect()
   return function(work)

@@ -110,8 +110,7 @@ end
 
 --- Serves windows until the standard input ends. |new_pair|(name) returns a function(work) that
 -- takes the lock of that name, calls work() and releases the lock; it returns false if it did not
--- get the lock. |finish|(answer, window), if it
--- is given, adds fields to the answer to a window.
+-- get the lock. |finish|(answer, window), if it is given, adds fields to the answer to a window.
 function M.serve(job, new_pair, finish)
   local owners = {}
   local witness = setmetatable({ marks = job.marks, inside = {}, broken = 0 }, Witness)

@@ -9,7 +9,7 @@ local cqueues = require "cqueues"
 local etcdlock = require "etcdlock"
 
 local work, n, endpoint, is_counted = arg[1], tonumber(arg[2]), arg[3], arg[4] == "count"
--- All handoffs are of one key. How many a new key costs depends on which coroutine runs first.
+-- All handoffs are of one key, because the cost of a new key depends on which coroutine runs first.
 local client = assert(etcdlock.connect {
   endpoints = endpoint, env = false, handoff = 100000, handoff_time = 60,
 })
