@@ -4,8 +4,8 @@
 --   label   the name in the reports
 --   argv    the command line
 --   needs   the file without which the entrant cannot run; nil: none
---   server  the function of servers.lua that starts its server; nil: etcd. In rows with a `fault` it
---           is cluster
+--   server  the function of servers.lua that starts its server; nil: etcd. In rows with a `fault`
+--           it is cluster
 --   job     further fields of its job; nil: none
 
 local uv = require "luv"
