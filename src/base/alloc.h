@@ -1,8 +1,8 @@
 /* alloc: allocation that cannot fail, byte ranges, and secrets.
  *
- * el_alloc, el_realloc and el_strndup are for the I/O thread, which cannot report that there is no
- * memory. In this case they abort the process. gRPC core, which runs on the same thread, does the
- * same. Code that runs in a Lua call uses malloc instead and returns "nomem".
+ * el_alloc, el_realloc and el_strndup abort the process if there is no memory, as gRPC core does.
+ * They are for code that cannot report this, mainly on the I/O thread. Most code that runs in a Lua
+ * call uses malloc instead and reports the failure.
  */
 #ifndef ETCDLOCK_BASE_ALLOC_H
 #define ETCDLOCK_BASE_ALLOC_H

@@ -1,7 +1,7 @@
 /* background: functions that run in threads of their own.
  *
  * If Lua's garbage collector finds a client that was not closed, such a thread closes it. To close
- * a client takes up to half a second if etcd does not answer, which is too long for the program's
+ * a client takes about half a second if etcd does not answer, which is too long for the program's
  * thread. At the end of a Lua state, el_background_wait waits for all these threads.
  */
 #ifndef ETCDLOCK_BASE_BACKGROUND_H

@@ -52,7 +52,7 @@ static void exec_command(char *const argv[], char *const env[],
     el_terminal_set_group(getpid());
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  /* The parent has ended before prctl, so the kernel will not kill this child. */
+  /* If the parent ended before prctl, the kernel does not kill this child. */
   if (getppid() != parent) _exit(EXIT_FAILURE);
   reset_signals(ignored, blocked);
   environ = (char **)env;

@@ -1,4 +1,4 @@
-/* clock: the only clock that etcdlock uses. */
+/* clock: CLOCK_BOOTTIME, the clock of leases, holds and timers. */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 /* Later than any time of CLOCK_BOOTTIME that a program waits for. */
 #define FAR_FUTURE_US (INT64_MAX / 4)
 
-/* The clock has failed once, perhaps in one thread only: from then on no thread uses it. */
+/* The clock has failed once, perhaps in one thread only: from then on el_now_us does not use it. */
 static atomic_bool has_failed;
 
 static int64_t read_us(clockid_t clock) {

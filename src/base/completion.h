@@ -19,8 +19,9 @@
  * member. */
 typedef struct el_wake el_wake;
 struct el_wake {
-  /* Reports that the wait |id| has ended. It runs on any thread, under the mutex of the completion.
-   * So it must not block, nor lock a mutex that a thread may hold in el_completion_complete. */
+  /* Reports that the wait |id| has ended. It runs on any thread, normally under the mutex of a
+   * completion. So it must not block, nor lock a mutex that a thread may hold in
+   * el_completion_complete. */
   void (*push)(el_wake *wake, uint64_t id);
 };
 

@@ -78,10 +78,9 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
 
 /* ---- the error table ---- */
 
-/* Flags of a rule, as in el_error. An error is DEFINITE only if etcd rejects the request before it
- * proposes the request to raft. UNAVAILABLE and DEADLINE_EXCEEDED may follow a commit. Even
- * "database space exceeded" may: quotaApplierV3.Txn applies the transaction first and reports the
- * alarm afterwards. */
+/* Flags of a rule, as in el_error. Most errors UNAVAILABLE, and all DEADLINE_EXCEEDED, are not
+ * DEFINITE, because they may follow a commit. Even "database space exceeded" may:
+ * quotaApplierV3.Txn applies the transaction first and returns this error afterwards. */
 enum {
   DEFINITE = 1,
   RETRIABLE = 2,
@@ -96,9 +95,10 @@ enum {
 };
 
 /* The first rule that matches both the status and the text applies. The texts are those of etcd's
- * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server), "message larger
- * than max" and "Buffers full" (gRPC core; spec/errors/large_answers_spec.lua and
- * spec/errors/endless_answers_spec.lua fail if gRPC changes them). */
+ * rpctypes/error.go, except "grpc: received message larger" (etcd's gRPC server), and four texts of
+ * gRPC core: "message larger than max", "Buffers full", "status: 413" and "RST_STREAM"
+ * (large_answers_spec.lua and endless_answers_spec.lua in spec/errors/, and
+ * spec/cluster/http_proxy_spec.lua fail if gRPC changes them). */
 static const struct {
   int status;
   const char *text; /* the details must contain it; NULL: any details */
@@ -167,8 +167,8 @@ static const struct {
 /* ---- the message ---- */
 
 /* Plain messages for the texts of gRPC core and of the libraries that it uses, which gRPC does not
- * promise. Nothing but the message depends on them. The first row whose |part| occurs in the
- * details applies. */
+ * promise. Only the message depends on this table. The first row whose |part| occurs in the details
+ * applies, unless the status is DEADLINE_EXCEEDED. */
 static const struct {
   const char *part;
   const char *message; /* NULL: the details are plain enough */

@@ -16,20 +16,20 @@ typedef enum el_code {
   EL_TIMEOUT,         /* the lock did not become free within the timeout */
   EL_LOCKED,          /* try_lock: another owner holds the lock or waits */
   EL_DEADLOCK,        /* the wait could never end */
-  EL_NOT_HELD,        /* nothing to release, or the token is not the holder's */
-  EL_LOST,            /* the lock was held, but is not any more */
+  EL_NOT_HELD,        /* the lock is not held, or not with this token */
+  EL_LOST,            /* a hold was lost, or the key of a waiter was deleted */
   EL_CANCELLED,       /* the caller cancelled the wait */
   EL_CLOSED,          /* the client is closed */
   EL_UNAVAILABLE,     /* etcd cannot be reached, or cannot answer now */
   EL_UNAUTHENTICATED, /* etcd requires a user, or rejects this one */
-  EL_DENIED,          /* this user may not access this key */
+  EL_DENIED,          /* this user lacks a permission */
   EL_NO_SPACE,        /* etcd's database is full */
   EL_INVALID,         /* the request or an option is invalid */
-  /* an object of this name or ID exists, with other properties */
+  /* another etcd cluster answers, or an earlier state of this one */
   EL_CONFLICT,
   EL_CONTEXT,  /* the call is not possible in this context */
-  EL_FORKED,   /* the handle belongs to the parent process */
-  EL_PROTOCOL, /* the server does not speak etcd's v3 API */
+  EL_FORKED,   /* this is a fork of the process that connected */
+  EL_PROTOCOL, /* the answer is not one of etcd's v3 API */
   EL_NOMEM     /* no memory, or a resource limit is reached */
 } el_code;
 

@@ -48,7 +48,7 @@ bool el_process_use_grpc(void) {
 /* ---- limits ----
  *
  * The functions below acquire threads and descriptors, and give them back. What is left cannot be
- * computed: a process can neither read the limits of its control group, nor how much of a limit
+ * computed: a process cannot always read the limits of its control group, nor how much of a limit
  * other processes use. */
 
 enum { TRIED_MAX = 64, STACK_MIN_KIB = 256 /* gRPC crashes with 64 KiB */ };
@@ -106,10 +106,12 @@ static void *run_trial_thread(void *arg) {
   return NULL;
 }
 
-/* The address space that must be left then: gRPC allocates memory before its last threads start. */
+/* The address space that must be left beside the threads: gRPC allocates memory before its last
+ * threads start. */
 enum { SPARE_BYTES = 32 * 1024 * 1024 };
 
-/* Waits for each malloc, which takes long on a busy machine, only if that space is limited. */
+/* Waits for the malloc of each thread only if the address space is limited, because the wait takes
+ * long on a busy machine. */
 static bool has_threads(int n, el_error *err) {
   pthread_t threads[TRIED_MAX];
   trial shared = {.end = PTHREAD_RWLOCK_INITIALIZER};

@@ -11,8 +11,8 @@
  * If a process has used gRPC core, its forked children can neither use gRPC core nor shut it down.
  * If a client was open at the fork, a new gRPC channel hangs in the child, and so does the old one.
  * If all clients were closed before the fork, the child still hung once in a few hundred runs.
- * Besides, a child must not release the locks of its parent. So each function that Lua calls on a
- * client checks with the functions below. */
+ * Besides, a child must not release the locks of its parent. So the functions that need the loop or
+ * a mutex of a client check with the functions below. */
 
 /* el_fork_generation returns the number of forks between the first process that called it and this
  * process. An object that was made in another generation belongs to another process. @thread any */
@@ -25,7 +25,7 @@ bool el_process_use_grpc(void);
 /* ---- limits ---- */
 
 /* el_process_has_room returns whether this process can now get |n_threads| threads and
- * |n_descriptors| file descriptors, at most 32 of each. Otherwise returns false and fills |err|
+ * |n_descriptors| file descriptors, at most 64 of each. Otherwise returns false and fills |err|
  * ("nomem"; the text names the limit). The check is necessary, because gRPC hangs or aborts the
  * process if it cannot get them. @thread any */
 bool el_process_has_room(int n_threads, int n_descriptors, el_error *err);

@@ -8,8 +8,9 @@
 /* ---- characters that must not be shown ---- */
 
 /* el_escape writes |text| to |to|, at most |size| bytes including the NUL. It writes each byte of a
- * control character, of a character that sets the direction of writing, and of invalid UTF-8 as an
- * escape such as \x0a. The text is cut before the first character or escape that does not fit.
+ * control character, of a separator of lines or paragraphs, of a character that sets the direction
+ * of writing, and of invalid UTF-8 as an escape such as \x0a. The text is cut before the first
+ * character or escape that does not fit.
  * @thread any */
 void el_escape(char *to, size_t size, const char *text);
 

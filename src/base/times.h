@@ -1,7 +1,7 @@
-/* times: every time and factor of the core, with its reason.
+/* times: the times and factors of the core, with their reasons.
  *
  * Milliseconds unless the name tells another unit. A name that ends with _ANSWERS is a multiple of
- * the time for an answer (net/patience.h), and one with _DIVISOR a part: of the TTL, unless the
+ * the time for an answer (net/patience.h), and one with _DIVISOR a part of the TTL, unless the
  * comment names another time.
  * "row" is a row of `make networks` or of `build/simulation/simulation scenes` that gets worse
  * without the value. spec/documentation/times_spec.lua compares the documents with this file. */
@@ -27,11 +27,11 @@ enum {
   /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
    * 7 s (ReqTimeout in server/config) */
   EL_ANSWER_DOUBLINGS = 4,
-  /* What one answer that took longer counts as. A process that stood still for 20 s would otherwise
-   * wait as long for a member that hangs. */
+  /* The longest time that one answer counts as in the estimate. Otherwise a process that stood
+   * still for 20 s would wait as long for a member that hangs. */
   EL_SAMPLE_MOST_ANSWERS = 2,
-  /* One attempt of a call may take this many answers. A call to a member that answers others is
-   * only slow. A member that answers none is given up after one. */
+  /* One attempt of a call may take this long, because a call to a member that answers other calls
+   * is only slow. A member that answers none is left after one time for an answer. */
   EL_ATTEMPT_ANSWERS = 5,
   /* An attempt to connect: two round trips, and four with TLS, whose handshake also needs the
    * processors of both sides. If a packet of an attempt is lost, the kernel repeats it after 1 s,
@@ -39,15 +39,16 @@ enum {
    * apply. */
   EL_CONNECT_ANSWERS = 2,
   EL_CONNECT_TLS_ANSWERS = 4,
-  /* its longest time. gRPC cannot be shut down while an attempt is under way, so a client that is
-   * closed may keep its thread for so long. */
+  /* The longest time of an attempt. gRPC cannot be shut down while an attempt is under way, so a
+   * client that is closed may keep its thread for so long. */
   EL_CONNECT_MOST_MS = 10000,
   /* How long a name server may take. Then the addresses known so far are used, because some name
    * servers never answer for IPv6; if there is none, it is asked again, because the question may
    * have been lost. */
   EL_NAME_MS = 1500,
-  /* The same in an attempt after one that found no address, so that the second name server can
-   * answer: a resolver asks it after 5 s, and gRPC lets it look at the clock once a second. */
+  /* The same in the attempt after a short one that found no address, so that the second name server
+   * can answer: the resolver asks that server after 5 s, and gRPC lets the resolver look at the
+   * clock once a second. */
   EL_NAME_LONG_MS = 8000,
   /* The pause before a failed request is sent again doubles from the first to the last of these. An
    * election takes one or two seconds, so its end is noticed soon, at little cost. */
@@ -57,21 +58,23 @@ enum {
   EL_AT_ONCE_MS = 10,
   /* the pause after a refusal that an operator has to remove */
   EL_REFUSED_MS = 1000,
-  /* For how long a failed connection counts: then the gRPC channel is made anew, and until then
-   * other requests are not sent to it at once. */
+  /* How long a failed call counts against its member: until then, failed requests are not repeated
+   * at once there. Then the member's gRPC channel is made anew if it has failed to connect. */
   EL_FAILED_MS = 300,
   /* how long a call without a limit of its own may take */
   EL_CALL_MS = 5000,
-  /* for how long calls in event loops fail at once after an attempt has failed */
+  /* how long the circuit breaker stays open after a request has found etcd unreachable */
   EL_FAIL_FAST_MS = 2000,
   /* How long a wait without a timeout may last if etcd has never answered, and the cause is not
    * known (if it is: EL_CALL_MS). It is enough for two attempts to connect with the longest limit:
    * a load balancer may lead the first to a member that hangs. */
   EL_FIRST_CONTACT_MS = 30000,
-  /* How long etcd may take to answer a ping of HTTP/2, and to show that it is busy with passwords.
-   * With 200 clients whose passwords it computed, it took 8 s (`make fleets`). */
+  /* How long etcd may take to answer a ping of HTTP/2, and for how long the answer to a read shows
+   * that etcd is alive and busy with passwords. With 200 clients whose passwords it computed, it
+   * took 8 s (`make fleets`). */
   EL_BUSY_MS = 20000,
-  /* How long an Authenticate may take if a proxy answers the pings in place of etcd. */
+  /* How long an Authenticate may take. A dead connection ends it earlier, unless a proxy answers
+   * the pings in place of etcd. */
   EL_AUTHENTICATE_MS = 60000
 };
 
@@ -86,29 +89,29 @@ enum {
   /* An election takes 1 s to 2 s, and 3 s if the votes are split; then the client has to find the
    * new leader. Row: votes are split. */
   EL_ELECTION_MS = 4000,
-  /* If an answer may take TTL/4, a keepalive is sent every TTL/10: its answer may be late. Rows:
-   * rtt 500 to 1000, loss. */
+  /* If an answer may take TTL/4 or longer, a keepalive is sent every TTL/10: its answer may be
+   * late. Rows: rtt 500 to 1000, loss. */
   EL_SLOW_DIVISOR = 4,
   EL_RENEW_SLOW_DIVISOR = 10,
-  /* A hold begins only if an answer may come before it ends, or TTL/2 is left: if answers stay
-   * slow, the lock must come, too. Rows: disk 700 ms, rtt 700 and more, TTL 5: etcd then answers
+  /* A hold begins only if an answer may come before it ends, or TTL/2 is left: even if answers stay
+   * slow, the lock must be granted. Rows: disk 700 ms, rtt 700 and more, TTL 5: etcd then answers
    * reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were lost. */
   EL_PROOF_DIVISOR = 2,
   /* A TTL needs at least this many round trips: a proof takes two, and the answer to a packet that
    * was lost comes one or two round trips later. */
   EL_TTL_ANSWERS = 4,
-  /* After this many TTLs without a proven hold, waits fail if answers take too long for the TTL. A
-   * disk may be busy for a while only. Rows: as before. */
+  /* Waits fail if answers take too long for the TTL, no hold is proven, and the lease was granted
+   * more than this many TTLs ago. A disk may be busy for a while only. Rows: as before. */
   EL_UNPROVEN_TTLS = 4,
-  /* between keepalives that were not proven, or whose member was left */
+  /* between keepalives that were not proven, or whose member or leader was left */
   EL_REPROVE_MS = 250,
-  /* A sight of a key counts as fresh for so long, and while TTL/2 is left of the hold. Afterwards
-   * the key is read again before a grant, because an admin may have deleted it. */
+  /* A sight of a key counts as fresh for so long, but only while TTL/2 is left of the hold. A key
+   * is read again before a grant if it was not seen for so long: an admin may have deleted it. */
   EL_FRESH_PROOF_MS = 1000,
   EL_FRESH_DIVISOR = 2,
   /* A hold ends before the TTL by a margin: TTL/10, within these limits. It covers clocks whose
-   * rates differ, by 10 % and for the longest TTL (300 s) by more than 1 %, and the time between a
-   * check by the caller and its use of the lock. */
+   * rates differ, by 10 % up to a TTL of 40 s and by more than 1 % at the longest TTL (300 s), and
+   * the time between a check by the caller and its use of the lock. */
   EL_MARGIN_DIVISOR = 10,
   EL_MARGIN_LEAST_MS = 200,
   EL_MARGIN_MOST_MS = 4000,
@@ -137,7 +140,7 @@ enum {
   /* How long a diagnosis of a failed connection may take. It is short, because errors may wait for
    * its result. */
   EL_DIAGNOSIS_MS = 1000,
-  /* between the begin of two diagnoses of a member, and for how long a cause is reported */
+  /* at least between the starts of two diagnoses of a member; for how long a cause is reported */
   EL_DIAGNOSE_EVERY_MS = 2000,
   EL_CAUSE_MS = 5000,
   /* How long the end of a channel waits for the threads of its diagnoses. They end at once, unless
@@ -154,7 +157,7 @@ enum {
   EL_LOGIN_DOUBLINGS = 5,
   /* For how long calls fail without a request after etcd has refused Authenticate. Otherwise many
    * calls with a wrong password would keep etcd busy with hashes. It doubles with each refusal in a
-   * row. */
+   * row, up to 8 s. */
   EL_LOGIN_REFUSED_MS = 1000,
   EL_LOGIN_REFUSED_DOUBLINGS = 3,
   /* the pause between reads that show whether an etcd is alive that computes hashes */
@@ -173,7 +176,8 @@ enum {
   /* For how long no batch is sent after an answer was too large, or etcd had no space: the quota
    * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
   EL_UNBATCHED_MS = 10000,
-  /* A hold that lasts longer watches its own key; a shorter one saves the watch. */
+  /* A hold that lasts longer watches its own key; a shorter one saves the watch. (A hold that was
+   * handed off watches it at once.) */
   EL_WATCH_HOLD_MS = 50,
   /* After a wait of this time, the entry reads who holds the lock, for messages. Most waits are
    * shorter. */
@@ -192,8 +196,8 @@ enum {
   /* The longest sleep in gRPC while a timer is set. gRPC sleeps by a clock that stands still while
    * the machine is suspended, so a timer is late by at most this time then. */
   EL_SLEEP_MOST_MS = 1000,
-  /* A session whose timer runs later than this has stood still. Less may be due to a busy
-   * machine. */
+  /* If the timer of a session is late by this much, the process or the machine has stood still. A
+   * shorter delay may be due to a busy machine. */
   EL_STANDSTILL_MS = 1000,
   /* How long no thread drives the loop after a Lua thread has released it: most Lua threads that
    * make another request do so sooner. */
@@ -206,7 +210,7 @@ enum {
   EL_CONTACT_STEP_MS = 1000,
   /* between two tries of nginx's wake thread to accept a connection if no descriptor is free */
   EL_DESCRIPTOR_PAUSE_US = 2000,
-  /* in which a client that was garbage-collected releases its locks and revokes its lease */
+  /* the time in which a garbage-collected client releases its locks and revokes its lease */
   EL_COLLECTED_MS = 500
 };
 

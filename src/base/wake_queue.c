@@ -12,8 +12,7 @@
 
 struct el_wake_queue {
   el_wake wake;
-  /* an eventfd; negative: closed. A Lua thread closes it when no completion is armed with |wake|
-   * any more. */
+  /* an eventfd; negative: closed. It is closed when no completion is armed with |wake| any more. */
   int fd;
   pthread_mutex_t mu; /* guards the rest; no other mutex is locked under it */
   uint64_t *ids;

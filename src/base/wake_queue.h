@@ -31,7 +31,7 @@ el_wake *el_wake_queue_wake(el_wake_queue *queue);
 int el_wake_queue_fd(const el_wake_queue *queue);
 
 /* el_wake_queue_close_fd closes the descriptor, which must not be polled any more. IDs can still be
- * taken from the queue. @thread lua */
+ * taken from the queue. @thread any */
 void el_wake_queue_close_fd(el_wake_queue *queue);
 
 /* el_wake_queue_take moves up to |max| IDs, the oldest first, to |ids| and returns their number. If
