@@ -1,9 +1,9 @@
 /* call: one unary call, bytes in and bytes out.
  *
- * A call is one batch of all six operations. The batch completes once, when the call is over. Its
- * success flag is always set, so only the status tells how the call ended. Everything that the
- * batch points to lives in the struct |call| until the batch completes. A batch that gRPC core
- * refuses never completes. Then a command ends the call. */
+ * A call is one batch of all six operations of a client. The batch completes once, when the call is
+ * over. Its success flag is always set, so only the status tells how the call ended. Everything
+ * that the batch points to lives in the struct |call| until the batch completes. A batch that gRPC
+ * core refuses never completes. Then a command ends the call. */
 #include "net/call.h"
 
 #include <grpc/byte_buffer.h>
@@ -145,8 +145,8 @@ static void answer_failure(call *it) {
   it->done(it->arg, &answer);
 }
 
-/* Returns whether |status| proves that etcd has answered. UNAVAILABLE, CANCELLED and
- * DEADLINE_EXCEEDED do not prove it, because gRPC itself may have set them. */
+/* Returns whether |status| counts as an answer of etcd. UNAVAILABLE, CANCELLED and
+ * DEADLINE_EXCEEDED do not, because gRPC itself sets them if no answer comes. */
 static bool is_answered(grpc_status_code status) {
   return status != GRPC_STATUS_UNAVAILABLE && status != GRPC_STATUS_CANCELLED &&
          status != GRPC_STATUS_DEADLINE_EXCEEDED;

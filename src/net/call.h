@@ -14,9 +14,9 @@ typedef struct el_call_request {
   const uint8_t *bytes;
   size_t len;
   int64_t timeout_ms;
-  /* The member that gets the call. 0: the member in use; else 1 + the number of the member, and no
-   * other. Such a call needs no leader there. It is left out of the health check, because its
-   * result says nothing about the member in use. */
+  /* The member that gets the call. 0: the member in use; else 1 + the number of the member. A call
+   * to a numbered member needs no leader there. It is left out of the health check, because it may
+   * go to a member that is not in use. */
   size_t pinned_member;
   /* true: the health check does not cancel the call. For a call that etcd may answer late (the hash
    * of a password takes time), and for a call whose cancellation gains nothing, because the call is

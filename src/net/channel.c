@@ -20,12 +20,11 @@
 #include "net/diagnosis.h"
 #include "net/net_int.h"
 
-/* The size limit of a message from etcd, 32 MiB. That is about what a client can receive before the
- * health check gives up the member. It is enough for 20 of the largest values (etcd accepts 1.5 MiB
- * in a request by default), for 1000 keys of user data in a page of client:queues, and for 100,000
- * entries in a queue. A watch message holds the changes of one request, or of several if the member
- * lags behind. If a watch message is too large, the stream ends, and each watch is created anew.
- * The owner of a watch then reads what it may have missed. */
+/* The size limit of a message from etcd, 32 MiB. It is enough for 20 of the largest values (etcd
+ * accepts 1.5 MiB in a request by default), for 1000 keys of user data in a page of client:queues,
+ * and for 100,000 entries in a queue. A watch message holds the changes of one request, or of
+ * several if the member lags behind. If a watch message is too large, the stream ends, and each
+ * watch is created anew. The owner of a watch then reads what it may have missed. */
 enum { MESSAGE_BYTES_MAX = 32 << 20 };
 
 /* The limit of the memory, in bytes, for what the members have sent of answers that are not
@@ -44,7 +43,7 @@ typedef struct member_state {
   grpc_channel *grpc;          /* NULL: the next call creates it */
   socket_mutator *mutator;     /* the socket mutator of |grpc| */
   int dns_ms, connect_ms;      /* the time limits of its attempts to connect */
-  int64_t connecting_since_ms; /* by el_now_ms; 0: it does not matter */
+  int64_t connecting_since_ms; /* when |grpc| was created; 0: it is ready */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
   int64_t heard_ms;            /* the last sign of life (el_now_ms); 0: none */
@@ -205,11 +204,12 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
       INT_ARG(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
       INT_ARG(GRPC_ARG_DISABLE_CLIENT_AUTHORITY_FILTER, 1),
-      /* By default gRPC tries to connect for 20 s, which is longer than a lease. The "min reconnect
-       * backoff" is in fact the time limit of an attempt, unless the backoff is longer. After the
-       * first attempt, gRPC changes the backoff at random by up to a fifth, up or down. The backoff
-       * counts from the start of an attempt. on_recreate drops the channel about EL_FAILED_MS after
-       * a call has failed. So gRPC makes a second attempt only if the backoff ends before that. */
+      /* By default gRPC tries to connect for 20 s, which is longer than the default TTL. The "min
+       * reconnect backoff" is in fact the time limit of an attempt, unless the backoff is longer.
+       * After the first attempt, gRPC changes the backoff at random by up to a fifth, up or down.
+       * The backoff counts from the start of an attempt. on_recreate drops the channel about
+       * EL_FAILED_MS after a call has failed. So gRPC makes a second attempt only if the backoff
+       * ends before that. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, backoff_ms),
@@ -323,15 +323,15 @@ static bool is_connecting(const member_state *at) {
   return is_in_state(at, GRPC_CHANNEL_CONNECTING);
 }
 
-/* Tells whether the member was last tried in vain: it has shown no sign of life since. A connection
- * that has opened meanwhile is one. */
+/* Tells whether the member was tried in vain and has shown no sign of life since. A connection that
+ * has opened is such a sign, too. */
 static bool is_vain(const member_state *at) {
   bool has_opened =
       at->connecting_since_ms != 0 && is_in_state(at, GRPC_CHANNEL_READY);
   return at->vain_ms != 0 && at->vain_ms >= at->heard_ms && !has_opened;
 }
 
-/* Tells whether the member was tried in vain since any member was heard. */
+/* Tells whether the member was tried in vain after the last sign of life of any member. */
 static bool is_tried(const member_state *at) {
   const el_channel *ch = at->ch;
   for (size_t i = 0; i < ch->n; i++) {
@@ -392,9 +392,10 @@ static void use(el_channel *ch, size_t member, const el_error *cause) {
   }
 }
 
-/* Tells whether |a| is to be tried before |b|. A member whose keepalive was late comes last, and
- * one that was tried in vain after the others. Each gets its turn: the one that was tried earlier
- * comes first. Of the others, the one that has shown last that it is alive comes first. */
+/* Tells whether |a| is to be tried before |b|. The members whose keepalive was late come last. In
+ * both groups, the members that were not tried in vain come first, the one with the latest sign of
+ * life before the others. The rest follow, the one that was tried longest ago before the others, so
+ * that each gets its turn. */
 static bool is_livelier(const member_state *a, const member_state *b) {
   bool is_a_vain = is_vain(a), is_b_vain = is_vain(b);
   if (a->is_renewing_late != b->is_renewing_late) return b->is_renewing_late;
@@ -402,9 +403,10 @@ static bool is_livelier(const member_state *a, const member_state *b) {
   return is_a_vain ? a->vain_ms < b->vain_ms : a->heard_ms > b->heard_ms;
 }
 
-/* Returns the member to use next: the liveliest of those to which no attempt to connect is under
- * way, except the current one. If the client is still connecting to the current one, a connected
- * member that was not silent comes first. If there is none, returns the current one. */
+/* Returns the member to use next: the first by is_livelier, except the current one, to which no
+ * attempt to connect is under way. If the client is still connecting to the current one, a
+ * connected member that was not tried in vain comes first. If no other member can be used, returns
+ * the current one. */
 static size_t next_member(const el_channel *ch) {
   bool is_waiting = is_connecting(&ch->members[ch->current]);
   size_t found = ch->current;
@@ -470,20 +472,20 @@ typedef enum leave_sign {
   /* the attempt to connect takes longer than an answer, or another member has connected first */
   SIGN_LATE,
   SIGN_LATE_KEEPALIVE, /* calls are answered, but a keepalive was not */
-  /* a connection has failed, or the member has refused a call: it has no leader */
+  /* a connection has failed, or the member has refused a call, for example without a leader */
   SIGN_FAILED
 } leave_sign;
 
 /* Leaves the member in use, because of |sign| and |cause|. This function alone decides what follows
  * from a sign:
  * - The next call goes to the next member (next_member), if there is one.
- * - If the member is silent, and is the only one or was left in vain since its last sign of life,
- *   its connection is closed: a firewall may have forgotten it, or the address may stand for
- *   several members. After the first time the connection stays: a member without a leader is
+ * - If the member is silent, and is the only one or was tried in vain before (is_vain), its
+ *   connection is closed: a firewall may have forgotten it, or the address may stand for several
+ *   members. If there are others, the first silence does not close it: a member without a leader is
  *   silent, too, until the members have elected one.
- * - If the member is silent, and no other is left to try, the time for an answer doubles; so it
- *   does if etcd has never answered. An attempt to connect that is late doubles it when the attempt
- *   ends (on_recreate). */
+ * - If the member is silent, and no other is left to try, the time for an answer doubles. It also
+ *   doubles if the member is silent and etcd has never answered. An attempt to connect that is late
+ *   doubles it when the attempt ends (on_recreate). */
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
   bool was_vain = is_vain(at);
@@ -756,7 +758,7 @@ static bool has_cause(const member_state *at) {
 
 /* Tells whether it is known why connections to the member fail. The last cause counts until the
  * next diagnosis has ended, because a name server that is silent makes a diagnosis take long. But
- * it says nothing about a connection that has been opened since. */
+ * it says nothing about a connection that is open, or is being opened to a known address. */
 static bool is_failing(const member_state *at) {
   bool is_opened = is_in_state(at, GRPC_CHANNEL_READY) ||
                    (is_connecting(at) && has_address(at));

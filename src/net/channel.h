@@ -1,9 +1,10 @@
 /* channel: the connections of a client to the members of a cluster.
  *
- * There is one gRPC channel per member. All calls and streams go to one member, the member in use.
- * So if this member does not answer, or is cut off from the other members, all calls and streams
- * leave it together. If a call fails because of the member in use, the channel fails over: the next
- * member becomes the one in use. Then the channel calls its listeners, the owners of streams.
+ * There is one gRPC channel per member. All streams, and all calls but those to a numbered member
+ * (pinned_member in call.h), go to one member, the member in use. So if this member does not
+ * answer, or is cut off from the other members, all of them leave it together. If a call fails
+ * because of the member in use, the channel fails over: the next member becomes the one in use.
+ * Then the channel calls its listeners, for example the owners of streams.
  */
 #ifndef ETCDLOCK_NET_CHANNEL_H
 #define ETCDLOCK_NET_CHANNEL_H
@@ -19,8 +20,8 @@
 /* el_channel holds the connections of one client. */
 typedef struct el_channel el_channel;
 
-/* el_failover_listener is called after each failover; embedded in its owner. |cause| tells why the
- * channel left the previous member. */
+/* el_failover_listener is called after each failover, also one to another connection to the same
+ * member; embedded in its owner. |cause| tells why the channel left the previous one. */
 typedef struct el_failover_listener el_failover_listener;
 struct el_failover_listener {
   void (*on_failover)(el_failover_listener *listener, const el_error *cause);
@@ -82,9 +83,10 @@ void el_channel_leave(el_channel *ch, size_t member, const el_error *cause);
 bool el_channel_is_healthy(const el_channel *ch);
 
 /* el_channel_saw_term tells that an answer has the raft term |term| (0: unknown). If the term is
- * new, another leader was elected, and a call that a member had forwarded to the last leader may
- * never be answered. So all calls that the health check watches, except keepalives, are cancelled,
- * for their callers to send them again, and the listeners are told. @thread io */
+ * higher than that of earlier answers, another leader was elected, and a call that a member had
+ * forwarded to the last leader may never be answered. So all calls that the health check watches,
+ * except keepalives, are cancelled, for their callers to send them again, and the listeners are
+ * told. @thread io */
 void el_channel_saw_term(el_channel *ch, uint64_t term);
 
 /* el_channel_patience returns how long answers take. @thread io */

@@ -65,7 +65,7 @@ static void *run_diagnosis(void *arg) {
   el_diagnosis *diagnosis = arg;
   bool is_abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
-  el_c_locale_enter(); /* until the thread ends: for the resolver's reason */
+  el_c_locale_enter(); /* so that the resolver's error text is English */
   diagnosis->is_found =
       el_tls_diagnose(diagnosis->tls, diagnosis->address, diagnosis->is_unix,
                       EL_DIAGNOSIS_MS, diagnosis->stop_fd, &diagnosis->err);

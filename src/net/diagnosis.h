@@ -1,6 +1,6 @@
 /* diagnosis: finds out why connections to a member fail, on a thread of its own.
  *
- * The TLS diagnosis blocks (DNS, connection, handshake), so it cannot run on the I/O thread. The
+ * A diagnosis blocks (DNS, connection, handshake), so it cannot run on the I/O thread. The
  * thread of the diagnosis uses only its el_diagnosis and the el_tls, and posts the result to the
  * loop. */
 #ifndef ETCDLOCK_NET_DIAGNOSIS_H
@@ -19,12 +19,12 @@ typedef void (*el_diagnosis_done)(void *arg, bool is_found,
 
 /* el_diagnosis_start starts a thread that examines |address| (as el_tls_diagnose). |done| is called
  * once, later, in the loop, unless el_diagnosis_stop is called before. Returns NULL if no thread
- * can be started. @thread io */
+ * can be started, or no descriptor is free. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
                                  const char *address, bool is_unix,
                                  el_diagnosis_done done, void *arg);
 
-/* el_diagnosis_cancel lets the thread of |diagnosis| end, without waiting for it. @thread io */
+/* el_diagnosis_cancel tells the thread of |diagnosis| to end, and does not wait. @thread io */
 void el_diagnosis_cancel(el_diagnosis *diagnosis);
 
 /* el_diagnosis_stop ends |diagnosis|, which was cancelled, without a call of |done|. It waits for

@@ -4,13 +4,14 @@
  * leader's death yet. To wait for the timeout of each request would take longer than the election.
  * So the check judges all calls under way together. As long as the member answers one of them from
  * time to time, the others may take long (a burst, a slow disk). If no answer comes for the limit
- * below, the check cancels all calls, and their callers send them again, to another member or on
- * another connection.
+ * below, the check cancels all calls, and their callers may send them again, to another member or
+ * on another connection.
  *
- * The limit is that of net/patience.h. If there are other members, it does not double before each
- * was tried: they may be electing a leader, and then a request that is sent again helps more than a
- * long wait. Keepalives have this limit and doublings of their own. Calls with may_be_slow (call.h)
- * are left out. */
+ * The limit is that of net/patience.h, or longer if there is no other member (el_health_limit_ms).
+ * If there are other members, it does not double before each was tried: they may be electing a
+ * leader, and then a request that is sent again helps more than a long wait. Keepalives have this
+ * limit and doublings of their own. Calls with may_be_slow or pinned_member (call.h) are left
+ * out. */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
 
@@ -23,16 +24,16 @@
 /* el_health_call is a call that the health check watches; embedded in the call. */
 typedef struct el_health_call el_health_call;
 struct el_health_call {
-  /* called if no pending call was answered in time */
+  /* called when the health check cancels the call */
   void (*cancel)(el_health_call *call);
   int64_t sent_ms;   /* by el_now_ms */
-  bool is_connected; /* false: it waited for the connection first */
+  bool is_connected; /* false: it waits for the connection */
   bool is_pending;   /* in the list |pending| */
-  /* It is a keepalive: one that is late counts although the member answers others, because it may
-   * have been passed on to a leader that is gone. Its owner sends others meanwhile. */
+  /* It is a keepalive. If it is late, it is cancelled even if the member answers other calls: the
+   * member may have passed it on to a leader that is gone. Its owner sends others meanwhile. */
   bool is_keepalive;
   bool is_restarted; /* cancelled by el_health_restart */
-  bool is_given_up;  /* cancelled because the member was silent */
+  bool is_given_up;  /* cancelled because the client leaves the member */
   TAILQ_ENTRY(el_health_call) link;
 };
 
@@ -45,14 +46,15 @@ struct el_health {
   bool (*is_overtaken)(el_health *health);
   /* called when the limit has passed; false: go on waiting for another limit */
   bool (*is_unresponsive)(el_health *health);
-  /* called after all pending calls were cancelled */
+  /* called after the pending calls were cancelled; if is_overtaken, only those to the member in use
+   */
   void (*on_unresponsive)(el_health *health);
   /* called after a keepalive was cancelled that was late, while other calls were answered */
   void (*on_late_keepalive)(el_health *health);
   el_timers *timers;
   el_timer timer; /* set as long as a call is pending */
-  /* by el_now_ms: when the last answer came, or when the first pending call was sent, whichever is
-   * later */
+  /* by el_now_ms: the latest of these times: the last answer came, the first pending call was sent,
+   * this member came into use */
   int64_t quiet_since_ms;
   int64_t heard_ms; /* by el_now_ms: when el_health_heard was called last */
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
@@ -91,8 +93,8 @@ void el_health_answered(el_health *health, int64_t took_ms);
  * @thread io */
 void el_health_moved(el_health *health);
 
-/* el_health_limit_ms returns how long an answer may take: what el_patience_ms returns, and
- * EL_ALONE_FACTOR times that, up to EL_ALONE_MOST_MS, if there is no other member. @thread io */
+/* el_health_limit_ms returns how long an answer may take: what el_patience_ms returns. If there is
+ * no other member, EL_ALONE_FACTOR lengthens that, but not beyond EL_ALONE_MOST_MS. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
 
 /* el_health_restart cancels the pending calls, except keepalives, so that their callers send

@@ -77,9 +77,9 @@ struct el_loop {
   _Atomic pthread_t at_work;
 
   /* Held by the thread at work in the loop. That is the thread that drives, except while it sleeps
-   * in gRPC. During the sleep, a thread in el_loop_run_command may hold the mutex. It guards the
-   * fields down to |arg|, except |queue| and the wakeup_ fields, which do not change while the loop
-   * runs. A thread that holds inbox_mu may only try to lock this mutex, and must not block. */
+   * in gRPC. Then, or if no thread drives, a thread in el_loop_run_command may hold it. It guards
+   * the fields down to |arg|, except |queue| and the wakeup_ fields, which do not change while the
+   * loop runs. A thread that holds inbox_mu may only try to lock this mutex, and must not block. */
   pthread_mutex_t work_mu;
   /* by el_now_ms: when the thread that drives wakes up by itself, or the earlier time for which a
    * wake-up was sent */

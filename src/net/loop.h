@@ -1,7 +1,7 @@
 /* loop: the event loop of one client.
  *
  * All work with etcd is done in the loop, by one thread at a time: completed gRPC calls, timers,
- * and commands that other threads post to the inbox. The I/O thread drives the loop unless a
+ * and commands that other threads post to the inbox. The I/O thread normally drives the loop, or a
  * waiting Lua thread does (loop_driver.h). In a prototype, "@thread io" means the thread that is at
  * work in the loop, whichever thread that is.
  */
@@ -28,14 +28,16 @@ struct el_command {
 
 /* el_loop_events holds the callbacks of the loop's owner. All are called in the loop. */
 typedef struct el_loop_events {
-  void (*after_event)(void *arg); /* after each event, command and timer */
+  /* after each event and command, and after the timers that are due together */
+  void (*after_event)(void *arg);
   /* called before the loop cancels the calls that are left */
   void (*on_stopping)(void *arg);
   void (*on_stopped)(void *arg); /* the last callback; no call is left */
 } el_loop_events;
 
 /* el_loop_start initializes gRPC and starts the I/O thread, in which all signals are blocked.
- * Returns NULL and fills |err| if memory, threads or descriptors are not sufficient. @thread lua */
+ * Returns NULL and fills |err| if memory, threads or descriptors are not sufficient, or the clock
+ * cannot be read. @thread lua */
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err);
 
 /* el_loop_has_ended returns whether |loop|, which was stopped, has finished its work. If so,
@@ -53,7 +55,7 @@ bool el_loop_post(el_loop *loop, el_command *command);
 /* el_loop_run_command does the same as el_loop_post, but saves a wake-up if it can. If no thread is
  * at work in the loop, and no Lua thread drives it, the calling thread runs the inbox itself. Then
  * the immediate effects of |command| are visible on return. The caller must not hold a mutex.
- * @thread lua @locks loop->work_mu */
+ * @thread any @locks loop->work_mu */
 bool el_loop_run_command(el_loop *loop, el_command *command);
 
 /* el_loop_wait does the same as el_completion_wait, for an event that the loop completes. If no

@@ -22,8 +22,8 @@ void el_loop_driver_destroy(el_loop_driver *driver) {
 
 /* Lets the I/O thread sleep while it does not drive. If |is_long|, a Lua thread has driven for at
  * least 2 ms, and will probably go on. Then the I/O thread sleeps until that Lua thread signals the
- * end of its wait. Otherwise the I/O thread sleeps 2 ms and checks again, which spares the Lua
- * thread the cost of a signal. */
+ * end of its wait. Otherwise the I/O thread sleeps up to 2 ms and checks again, which spares the
+ * Lua thread the cost of a signal. */
 static void sleep_io_thread(el_loop_driver *driver, bool is_long) {
   if (is_long) {
     driver->is_io_thread_sleeping = true;

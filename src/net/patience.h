@@ -2,8 +2,8 @@
  *
  * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
- * EL_ANSWER_MS. It doubles when this has passed in vain and no other member is left to try
- * (lengthen_patience in channel.c), until the next answer. There are four differences:
+ * EL_ANSWER_MS. It doubles when this has passed in vain and no other member is left to try (leave
+ * in channel.c), until the next answer. There are four differences:
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more.
@@ -43,12 +43,12 @@ void el_patience_reset(el_patience *patience);
 /* el_patience_ms returns how long an answer may take, in milliseconds. @thread any */
 int64_t el_patience_ms(const el_patience *patience);
 
-/* el_patience_round_trip_ms returns how long an answer takes: SRTT. 0: none has come.
+/* el_patience_round_trip_ms returns how long an answer takes: SRTT. 0: nothing was measured.
  * @thread any */
 int64_t el_patience_round_trip_ms(const el_patience *patience);
 
 /* el_patience_estimate_ms returns the same without least limit and doublings: what the answers
- * themselves show. 0: none has come. @thread any */
+ * themselves show. 0: nothing was measured. @thread any */
 int64_t el_patience_estimate_ms(const el_patience *patience);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct el_stream_events {
 } el_stream_events;
 
 /* el_stream_open opens a stream of |method| to the member in use. The callbacks in |events| are
- * called in the loop, never within a function of this file. @thread io */
+ * called in the loop, never while a caller is in a function of this header. @thread io */
 el_stream *el_stream_open(el_channel *ch, const char *method,
                           const el_stream_events *events, void *arg);
 
@@ -36,8 +36,8 @@ void el_stream_await_answer(el_stream *st);
  * @thread io */
 void el_stream_close(el_stream *st);
 
-/* el_stream_is_refused tells whether the server allows no more streams on the connection.
- * @thread io */
+/* el_stream_is_refused tells whether the stream has not begun because the server allows no more on
+ * the connection. @thread io */
 bool el_stream_is_refused(const el_stream *st);
 
 /* el_stream_address returns the address of the stream's member, for messages. @thread io */
