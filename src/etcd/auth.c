@@ -241,13 +241,13 @@ static void take_result(el_auth *auth, const el_call_answer *answer,
   if (err->code == EL_OK) {
     read_token(auth, answer, err);
   } else if (err->is_auth_off) {
-    /* authentication is disabled, so no token is needed; etcd would refuse an old one */
+    /* authentication is disabled, so no token is needed */
     err->code = EL_OK;
     el_channel_set_token(auth->ch, NULL);
   }
 }
 
-/* If etcd has answered nothing for as long as an Authenticate may take, leaves the connection. */
+/* If etcd has answered nothing for as long as an Authenticate may take, leaves the member. */
 static void leave_if_silent(el_auth *auth, const attempt *it,
                             const el_error *err) {
   if (err->is_unanswered && auth->read_answered_ms < it->sent_ms) {
@@ -255,16 +255,15 @@ static void leave_if_silent(el_auth *auth, const attempt *it,
   }
 }
 
-/* Tells whether the refusal |err| says nothing about the next Authenticate: that has another
- * password, or goes to another member. The password is the same at all members. */
+/* Tells whether the refusal |err| says nothing about the next Authenticate, because that has
+ * another password or goes to another member. But a wrong password is wrong at all members. */
 static bool is_outdated(const attempt *it, const el_error *err) {
   return it->has_old_password ||
          (it->is_left && err->code != EL_UNAUTHENTICATED);
 }
 
-/* Takes the answer to an Authenticate. The client may have left the member of an earlier one
- * meanwhile. Its token is taken all the same, because all members know it; its failure is ignored.
- */
+/* Takes the answer to an Authenticate. If it is not awaited any more (give_up_left), its token is
+ * taken all the same, because all members know the token; its failure is ignored. */
 static void on_authenticated(void *arg, const el_call_answer *answer) {
   attempt it = *(attempt *)arg;
   el_auth *auth = it.auth;
@@ -341,9 +340,8 @@ static void get_token(el_auth *auth) {
   }
 }
 
-/* Gives up the Authenticate that is awaited, because the client has left its member. As many as a
- * minority of the members may be given up: if more do not answer, they are not dead, but busy with
- * hashes. */
+/* Gives up the Authenticate that is awaited, if the client has left its member. At most half of the
+ * members may be given up: if more do not answer, they are not dead, but busy with hashes. */
 static void give_up_left(el_auth *auth) {
   if (auth->attempt == NULL || !auth->attempt->is_left) return;
   if (auth->n_in_flight <= el_channel_count(auth->ch) / 2) {

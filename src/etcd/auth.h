@@ -9,10 +9,10 @@
  *
  * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, also if the
  * client has given it up. If many clients repeat what etcd has not answered yet, none ever gets an
- * answer. So a client awaits one Authenticate at a time, for as long as the connection lives. If
- * the client leaves the member meanwhile, it asks the next one after a pause. A call without an
- * answer does not make the token invalid. It makes the client find out whether etcd was wiped or
- * restored (token_check).
+ * answer. So a client awaits one Authenticate at a time, for as long as the connection lives, up to
+ * EL_AUTHENTICATE_MS. If the client leaves the member meanwhile, it asks the next one after a
+ * pause. A call without an answer does not make the token invalid. It may make the client find out
+ * whether etcd was wiped or restored (token_check).
  */
 #ifndef ETCDLOCK_ETCD_AUTH_H
 #define ETCDLOCK_ETCD_AUTH_H
@@ -82,7 +82,8 @@ unsigned el_auth_token_number(const el_auth *auth);
  * el_auth_report requests a new token. @thread io */
 void el_auth_report(el_auth *auth, unsigned token_number, const el_error *err);
 
-/* el_auth_was_answered tells whether etcd has answered a call of |auth| itself. @thread io */
+/* el_auth_was_answered tells whether etcd has answered an Authenticate, or a read during one.
+ * @thread io */
 bool el_auth_was_answered(const el_auth *auth);
 
 /* el_auth_explain_wait fills |err| with the reason why there is no valid token. Returns false, and

@@ -440,7 +440,7 @@ static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
                  rpc_answer->from);
     answer->err.is_definite = false; /* the transaction may have been applied */
   }
-  /* The failure of a read is definite, because a read changes nothing. So if the answer to a batch
+  /* This failure of a read is definite, because a read changes nothing. So if the answer to a batch
    * of reads is too large, the reads can be sent again one by one. */
   if (call->is_read && answer->err.code == EL_INVALID) {
     answer->err.is_definite = true;

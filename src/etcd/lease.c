@@ -14,7 +14,7 @@
 #include "etcd/txn.h"
 #include "net/stream.h"
 
-/* Renewals that await an answer: those of one TTL. */
+/* The most renewals that await an answer: those of one TTL. */
 enum { STREAMS_MAX = EL_RENEW_SLOW_DIVISOR };
 
 /* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */
@@ -105,8 +105,8 @@ static void on_grant_answer(void *arg, const el_call_answer *rpc_answer) {
   finish(call, &answer);
 }
 
-/* A lease call, normally a grant, may be the first on a connection, so it waits until this is
- * established. */
+/* Returns the timeout of a lease call. It includes the time to connect, because a lease call,
+ * normally a grant, may be the first on a connection. */
 static int64_t timeout_ms(const el_auth *auth) {
   const el_channel *ch = el_auth_channel(auth);
   return el_channel_attempt_ms(ch) + el_channel_connecting_ms(ch);

@@ -10,7 +10,8 @@
 /* el_lease_answer is etcd's answer to a lease call or a keepalive. It is valid during the callback
  * only. */
 typedef struct el_lease_answer {
-  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id) */
+  /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id; LeaseTimeToLive: not rev and
+   * member_id) */
   el_error err;
   /* el_now_ms when the request was sent; set with an error, too */
   int64_t sent_ms;

@@ -50,7 +50,7 @@ static bool await_cause(status_call *call, const el_member_status *status) {
 }
 
 /* Returns whether the call is sent again: after the first answer, if the member requires a token;
- * later, if the member in use gave no token, because another member is in use now. */
+ * later, after a retriable error: another member, which gives a token, may be in use now. */
 static bool may_repeat(const status_call *call, const el_error *err) {
   if (call->n_repeats == 0) return err->is_token_bad;
   return err->is_retriable &&

@@ -1,9 +1,9 @@
 /* txn: etcd's transactions as plain C data.
  *
- * Each access to etcd's key space is a Txn. A transaction that only reads is a linearizable read.
- * If all its ranges are serializable, it is a serializable read. So there is only one request to
- * encode and one response to decode. This header contains only data, so code that builds a
- * transaction does not depend on how it is sent.
+ * Each access to etcd's key space is a Txn. A transaction that only reads is a linearizable read,
+ * or a serializable one if all its ranges are serializable. So there is only one request to encode
+ * and one response to decode. This header contains only data, so code that builds a transaction
+ * does not depend on how it is sent.
  */
 #ifndef ETCDLOCK_ETCD_TXN_H
 #define ETCDLOCK_ETCD_TXN_H
@@ -15,8 +15,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* The largest revision that an answer may have; with a larger one it cannot be read. etcd would
- * need centuries to get there, and arithmetic on smaller ones cannot overflow. */
+/* The largest revision that an answer may have. An answer with a larger one counts as unreadable.
+ * etcd would need centuries to get there, and arithmetic on smaller ones cannot overflow. */
 #define EL_REVISION_MAX (INT64_MAX / 2)
 
 /* el_is_revision tells whether an answer may have the revision |rev|; 0: it is missing.

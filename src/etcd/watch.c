@@ -20,7 +20,8 @@
 enum {
   NO_ID = -1, /* the ID in etcd's answer when it refuses to create a watch */
   /* The most streams of a client. Proxies allow about 100 on a connection, and other calls need
-   * some of them. If the last stream has too many watches, their owners only read now and then. */
+   * some of them. If the last stream has too many watches, etcd creates none of them, and their
+   * owners depend on their periodic reads. */
   STREAMS_MAX = 8
 };
 

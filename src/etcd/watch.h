@@ -1,4 +1,4 @@
-/* watch: the watch stream of a client, for any number of keys.
+/* watch: the watch streams of a client, for any number of keys.
  *
  * Each watch starts at revision 0, which means now. etcd puts a watch that starts at an earlier
  * revision on a list that it serves only every 100 ms (mvcc/watchable_store.go). That is why other
@@ -17,7 +17,7 @@
 #include "etcd/auth.h"
 #include "etcd/kv.h"
 
-/* el_watches is the watch stream with its watches. */
+/* el_watches is the watch streams of a client, normally one, with their watches. */
 typedef struct el_watches el_watches;
 typedef struct el_watch el_watch;
 
@@ -53,7 +53,7 @@ struct el_watch {
 /* el_watches_new prepares a watch stream, which the first watch opens. @thread io */
 el_watches *el_watches_new(el_auth *auth, el_timers *timers);
 
-/* el_watches_free closes the stream. No event is reported any more. @thread io */
+/* el_watches_free closes the streams. No event is reported any more. @thread io */
 void el_watches_free(el_watches *watches);
 
 /* el_watch_start watches |key|, whose bytes must live until el_watch_stop. @thread io */

@@ -77,7 +77,8 @@ static el_nret l_start_child(lua_State *L) {
  * - pid, "signal" or "stop", signal number
  * - nil: no child has changed
  *
- * It also reports orphans that this process inherits because it has pid 1. */
+ * It also reports the orphans that have become children of this process: those of the command, see
+ * el_child_start, and all if it has pid 1. */
 static el_nret l_next_child(lua_State *L) {
   int status;
   pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);

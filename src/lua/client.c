@@ -168,8 +168,8 @@ static el_nret l_client_lease(lua_State *L) {
   return 1;
 }
 
-/* client:alive() returns the number of seconds from now for which the lease is known to live; 0: it
- * is not known to live. */
+/* client:alive() returns the number of seconds from now for which the lease lives, by the last
+ * answered keepalive; 0: it does not. */
 static el_nret l_client_alive(lua_State *L) {
   el_lua_push_seconds(L, el_client_alive_ms(el_lua_check_client(L, 1)->client));
   return 1;

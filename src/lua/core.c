@@ -18,7 +18,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* now() returns the seconds on CLOCK_BOOTTIME, the clock of all deadlines. */
+/* now() returns the seconds on CLOCK_BOOTTIME, the clock of holds and timers. */
 static el_nret l_now(lua_State *L) {
   lua_pushnumber(L, (lua_Number)el_now_us() / 1e6);
   return 1;
@@ -69,7 +69,7 @@ static el_nret l_call_alone(lua_State *L) {
 }
 
 /* copy_descriptor(fd) returns a copy of |fd|, which close_descriptor closes; nil: there is none.
- * libuv watches a descriptor only once, but also a copy. */
+ * libuv can watch a descriptor only once, so a second watcher needs a copy. */
 static el_nret l_copy_descriptor(lua_State *L) {
   int copy = fcntl((int)luaL_checkinteger(L, 1), F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return 0;
@@ -102,7 +102,7 @@ static el_nret l_parse_key(lua_State *L) {
 }
 
 /* name_of_key(key) returns the lock name in |key| if the key has the form of an entry, or of the
- * marker of a downgraded writer; otherwise nil. */
+ * marker of a downgraded writer, and the name has no reserved end; otherwise nil. */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
   el_queue_key queue_key;

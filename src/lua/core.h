@@ -14,8 +14,8 @@
 /* luaopen_etcdlock_core pushes a new table, the module. @thread lua */
 el_nret luaopen_etcdlock_core(lua_State *L);
 
-/* el_lua_open_client adds connect and the types of clients and status queries. It is called
- * first, because the others add methods to the client type. @thread lua */
+/* el_lua_open_client adds connect and the types of clients and status queries. It is called before
+ * the functions below, which add methods to the client type. @thread lua */
 void el_lua_open_client(lua_State *L);
 
 /* el_lua_open_lock adds the type of locks. @thread lua */
@@ -38,8 +38,8 @@ void el_lua_open_child(lua_State *L);
  * @thread lua */
 void el_lua_open_test(lua_State *L);
 
-/* el_lua_check_mode returns argument |arg|, the mode of an entry as client:queue names it: a name in
- * el_mode_names, or "leader"; nil: a plain lock. @thread lua */
+/* el_lua_check_mode returns argument |arg|, the mode of an entry as client:queue names it: a name
+ * in el_mode_names, or "leader"; nil: a plain lock. @thread lua */
 el_mode el_lua_check_mode(lua_State *L, int arg);
 
 /* Each of the next functions waits up to |timeout_ms| for an event of an object, pushes the
@@ -50,8 +50,9 @@ el_mode el_lua_check_mode(lua_State *L, int arg);
  * lock is held, it pushes true; otherwise false, message, code. @thread lua */
 el_nret el_lua_push_decided(lua_State *L, void *lk, int64_t timeout_ms);
 
-/* el_lua_push_released waits until the key of the el_lock |lk| is deleted in etcd. It pushes true.
- * If the release failed, it pushes false, message, code. @thread lua */
+/* el_lua_push_released waits until the release of the el_lock |lk| has ended: see
+ * el_lock_wait_released. It pushes true, or false, message, code if the release failed.
+ * @thread lua */
 el_nret el_lua_push_released(lua_State *L, void *lk, int64_t timeout_ms);
 
 /* el_lua_push_ended waits for the end of the hold of the el_lock |lk| and pushes true.

@@ -90,7 +90,7 @@ el_nret el_lua_push_ended(lua_State *L, void *lk, int64_t timeout_ms) {
   el_error none = {.code = EL_OK};
   int64_t left_us;
   if (!el_shared_is_forked(el_lock_shared(lk))) {
-    el_lock_hold(lk, &left_us); /* records a hold deadline that passes now */
+    el_lock_hold(lk, &left_us); /* records a loss if the hold is over */
   }
   return push_outcome(L, el_lock_wait_ended(lk, timeout_ms), &none);
 }
@@ -101,8 +101,8 @@ static el_nret l_lock_wait(lua_State *L) {
   return el_lua_push_decided(L, check_lock(L), el_lua_check_ms(L, 2));
 }
 
-/* lock:wait_released(seconds) waits until the key is deleted in etcd. Returns true; false, message,
- * code if the release failed; nil if neither happened within |seconds|. */
+/* lock:wait_released(seconds) waits until the release has ended: see el_lock_wait_released. Returns
+ * true; false, message, code if the release failed; nil if neither happened within |seconds|. */
 static el_nret l_lock_wait_released(lua_State *L) {
   return el_lua_push_released(L, check_lock(L), el_lua_check_ms(L, 2));
 }
@@ -127,7 +127,7 @@ static el_nret l_lock_release(lua_State *L) {
   return 1;
 }
 
-/* lock:downgrade() turns the write hold into a read hold. */
+/* lock:downgrade() marks the write hold as a read hold: see el_lock_downgrade. */
 static el_nret l_lock_downgrade(lua_State *L) {
   el_lock_downgrade(check_lock(L));
   return 0;
@@ -202,8 +202,8 @@ static el_nret push_seen_key(lua_State *L, el_seen_key *key) {
   return 3;
 }
 
-/* lock:take_holder() returns the value of the holder's key, and how many seconds ago the client has
- * read it; nothing if it has not read such a key since the last call. */
+/* lock:take_holder() returns the value of the holder's key, how many seconds ago the client has
+ * read it, and 0; nothing if it has not read such a key since the last call. */
 static el_nret l_lock_take_holder(lua_State *L) {
   return push_seen_key(L, el_lock_take_holder(check_lock(L)));
 }

@@ -79,8 +79,7 @@ static el_nret l_txn_delete(lua_State *L) {
 }
 
 /* txn:guard(key, create_revision, lease) makes the operations conditional: they are applied only if
- * |key|, a key of another client, has this create_revision and is attached to |lease| (nil: to
- * none). */
+ * |key| has this create_revision and is attached to |lease| (nil: to none). */
 static el_nret l_txn_guard(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 2);
   int64_t rev = (int64_t)luaL_checknumber(L, 3);

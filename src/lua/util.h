@@ -71,7 +71,7 @@ void el_lua_push_id(lua_State *L, int64_t id);
 /* el_lua_push_seconds pushes |ms| milliseconds as seconds. @thread lua */
 void el_lua_push_seconds(lua_State *L, int64_t ms);
 
-/* el_lua_set_text sets |field| of the table on top of the stack to |text|; NULL sets nothing.
+/* el_lua_set_text sets |field| of the table on top of the stack to |text|; NULL: to nil.
  * @thread lua */
 void el_lua_set_text(lua_State *L, const char *field, const char *text);
 
@@ -101,7 +101,7 @@ void el_lua_open_collected(lua_State *L);
 /* el_lua_take_box is for finalizers: it empties the userdata of |type| at |arg| and returns the
  * object that it held; NULL: none. Lua code can still reach the userdata, by a finalizer that runs
  * later, and by a weak key, which Lua removes later. From now on its methods return nil, message,
- * "closed". @thread lua */
+ * "closed"; but has_stopped returns true, and txn the userdata itself. @thread lua */
 void *el_lua_take_box(lua_State *L, int arg, const char *type);
 
 /* el_lua_set_uservalue pops a table and makes it the user value of the userdata at |index|.

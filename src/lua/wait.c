@@ -185,8 +185,8 @@ static el_nret l_client_wake_fd(lua_State *L) {
   return 1;
 }
 
-/* client:woken(list) moves the pushed numbers to the end of the list; after client:close those that
- * were pushed before the close. It returns nothing. */
+/* client:woken(list) moves the pushed numbers to the end of the list, also after client:close. It
+ * returns nothing. */
 static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
   el_error err;
@@ -274,7 +274,7 @@ static void listen(lua_State *L, int arg, el_wake *wake, uint64_t id) {
 /* client:begin_nginx_wait(object, event, seconds, listened, connection, socket_dir) begins a wait
  * in nginx.
  * - |seconds|: an alarm ends the wait after this time; nil: no alarm.
- * - |listened|: a list of locks. The loss of one of them also ends the wait; nil: none.
+ * - |listened|: a list of locks. The end of one of their holds also ends the wait; nil: none.
  * - |connection|: the wake number of the connection on which the program waits; nil: assign a new
  *   number. The program then makes a connection and sends the new number, which the connection
  *   keeps.
