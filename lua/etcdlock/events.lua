@@ -87,7 +87,7 @@ local KINDS = {
     return string.format("failover from member %s: %s", event.from, event.message)
   end },
   retry = { "warn", function(event)
-    return string.format("%d %s to etcd failed and will be retried: %s", event.count,
+    return string.format("%d %s to etcd failed; the client keeps trying: %s", event.count,
       event.count > 1 and "requests" or "request", event.message)
   end },
   -- The end of an outage has the level of its beginning, so that a log shows both or none.

@@ -440,7 +440,7 @@ end
 --   metrics    the client's object of this class, or nil
 --   stats      the result of client:stats
 --   kinds      list of the fields of `stats` that count requests, one field for each kind
---   remaining  seconds for which the session's lease is proven, 0 without a session
+--   remaining  the TTL minus the seconds since the last answered keepalive, 0 without a session
 --   ttl        the option `ttl`
 --   version    version of etcdlock
 --   labels     the result of check_labels; all samples get these labels
@@ -460,7 +460,7 @@ function Metrics.format_page(figures)
   add_stats_families(families, GAUGES, "gauge", stats)
   table.insert(families, { name = "etcdlock_session_remaining_seconds", type = "gauge",
     samples = { { figures.remaining } },
-    help = "Seconds for which the session's lease is proven; 0 without a session." })
+    help = "TTL minus the seconds since the last answered keepalive; 0 without a session." })
   table.insert(families, { name = "etcdlock_session_ttl_seconds", type = "gauge",
     samples = { { figures.ttl } }, help = "TTL of the session's lease, the option ttl." })
   table.insert(families, { name = "etcdlock_build_info", type = "gauge",

@@ -158,6 +158,24 @@ it("a wait fails early if answers take too long for the TTL, and tells both time
   assert.is_true(wait.now() - from < 15 + wait.SLACK)
 end)
 
+-- Regression 317. The time was counted from the grant of the lease. So a wait failed at once if
+-- answers became slow when the lease was old.
+it("a wait goes on if answers are too slow for the TTL for a while", function()
+  local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
+  local held = assert(client:lock "a")
+  assert.equal("timeout", (select(3, held:wait_lost(9))))
+  proxy:slow(1.1)
+  assert(held:wait_lost(10))
+  local pending = client:lock_async("b", { timeout = 60 })
+  wait.sleep(4)
+  proxy:slow(0)
+  local lock = wait.eventually(function()
+    local lock, message = pending:step()
+    return assert(lock ~= nil, message) and lock
+  end, 10, "the lock")
+  assert.is_true(lock:held())
+end)
+
 -- Regression 192. Without a timeout, the first wait failed after 5 s although the client was about
 -- to connect.
 it("a wait without a timeout goes on if the first answers take longer than 5 s", function()

@@ -10,7 +10,7 @@
 
 static void *abort_if_null(void *ptr) {
   if (ptr == NULL) {
-    fputs("etcdlock: out of memory on the I/O thread\n", stderr);
+    fputs("etcdlock: out of memory\n", stderr);
     abort();
   }
   return ptr;

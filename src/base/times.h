@@ -100,8 +100,8 @@ enum {
   /* A TTL needs at least this many round trips: a proof takes two, and the answer to a packet that
    * was lost comes one or two round trips later. */
   EL_TTL_ANSWERS = 4,
-  /* Waits fail if answers take too long for the TTL, no hold is proven, and the lease was granted
-   * more than this many TTLs ago. A disk may be busy for a while only. Rows: as before. */
+  /* Waits fail if answers have taken too long for the TTL, and no hold was proven, for this many
+   * TTLs. A disk may be busy for a while only. Rows: as before. */
   EL_UNPROVEN_TTLS = 4,
   /* between keepalives that were not proven, or whose member or leader was left */
   EL_REPROVE_MS = 250,

@@ -451,7 +451,6 @@ static void begin_lease(el_session *session, const el_lease_answer *answer,
   lease->state = EL_SESSION_ALIVE;
   record_renewal(session, answer, now_ms);
   lease->id = answer->id;
-  lease->granted_ms = now_ms;
   lease->ttl_ms = last_renewal(session)->ttl_ms;
   session->news |= EL_SESSION_NEWS_READY;
   /* before the first enqueue, which then proves this keepalive: the grant was slow */
@@ -507,19 +506,21 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 static void note_slowness(el_session *session, int64_t now_ms) {
   const el_session_lease *lease = &session->lease;
   int64_t took_ms = el_patience_round_trip_ms(patience_of(session));
+  bool was_too_slow = session->too_slow.code != EL_OK;
   session->too_slow.code = EL_OK;
   if (lease->state != EL_SESSION_ALIVE || lease->hold_deadline != 0 ||
       session->n_keys == 0 ||
       2 * took_ms < el_lease_proof_hold_ms(lease->ttl_ms)) {
     return;
   }
+  if (!was_too_slow) session->too_slow_ms = now_ms;
   el_error_set(&session->too_slow, EL_UNAVAILABLE,
                "etcd %s: its answers take %.2g s, too long for a ttl of %.3g s "
                "(give at least %d s)",
                el_request_queue_address(session->shared->requests),
                (double)took_ms / 1000, (double)lease->ttl_ms / 1000,
                (int)((EL_TTL_ANSWERS * took_ms + 999) / 1000));
-  if (now_ms > lease->granted_ms + EL_UNPROVEN_TTLS * lease->ttl_ms) {
+  if (now_ms > session->too_slow_ms + EL_UNPROVEN_TTLS * lease->ttl_ms) {
     session->news |= EL_SESSION_NEWS_TOO_SLOW;
   }
 }

@@ -109,7 +109,6 @@ typedef struct el_session_lease {
   el_session_end end; /* ENDED: how */
   int64_t id;         /* 0 before it is granted */
   int64_t grant_at;   /* send no grant before this */
-  int64_t granted_ms; /* when it was granted */
   int64_t ttl_ms;     /* TTL as granted, without the lock delay */
   /* the time until which holds are proven; 0: no hold is proven */
   int64_t hold_deadline;
@@ -183,6 +182,7 @@ struct el_session {
   el_error last_error;
   /* answers take too long for the TTL; code EL_OK: they do not */
   el_error too_slow;
+  int64_t too_slow_ms; /* since when, if they do */
   el_timer timer;
   el_keepalive *keepalive;
   /* The listed keys. A lease check reads the first key whose put has been answered. If there is
