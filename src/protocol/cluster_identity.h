@@ -2,7 +2,7 @@
  * cluster.
  *
  * A fencing token is a revision of etcd's store, so tokens grow only while that revision grows.
- * Another cluster behind the same address, a wiped store, or a store restored from a backup would
+ * Another cluster behind the same address, a wiped store, or a store restored from a backup could
  * grant tokens that were granted before. So the first answer that shows such a change ends all
  * holds.
  */

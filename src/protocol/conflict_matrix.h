@@ -63,12 +63,13 @@ bool el_conflict_is_holder(const el_keys *keys, const el_kv *kv);
 bool el_conflict_reads_markers(el_mode mode);
 
 /* el_modes_conflict tells whether a key of mode |younger| waits for a key of mode |older| of the
- * same lock name. @thread any */
+ * same lock name; of two permits, whether the older one counts. @thread any */
 bool el_modes_conflict(el_mode older, el_mode younger);
 
 /* el_conflict_is_blocker tells whether the first key of |keys| must wait for |kv|, which the caller
- * knows to be older. If so, |blocker| identifies |kv|. |markers| is the result of the read of the
- * range of markers; NULL: no markers were read. @thread any */
+ * knows to be older; for a semaphore, whether |kv| is a permit. If so, |blocker| identifies |kv|.
+ * |markers| is the result of the read of the range of markers; NULL: no markers were read.
+ * @thread any */
 bool el_conflict_is_blocker(const el_keys *keys, const el_kv *kv,
                             const el_op_result *markers, el_queue_key *blocker);
 

@@ -1,8 +1,9 @@
 /* key: the keys of a lock in etcd: their layout, their modes, and how a key is parsed.
  *
  * The layout is shared with Go's concurrency.Mutex, `etcdctl lock` and the v3lock service: key =
- * name "/" lease ID in lower-case hex, not padded (client/v3/concurrency/key.go). All other keys
- * below "name/" are user data. So a lock "a/b" does not block a lock "a".
+ * name "/" lease ID in lower-case hex, not padded (client/v3/concurrency/key.go). Other modes add
+ * the forms below. Keys below "name/" with another form are user data. So a lock "a/b" does not
+ * block a lock "a".
  *
  *   name/<hex>               a lock
  *   name/<hex>-<slot>        a multi-lock: one such key below each of its names; or, from 80000001
@@ -24,10 +25,10 @@
  * Markers exist because the key of a reader or a writer must not be written again after its
  * creation. Go's recipe does not wait for a key whose mod_revision is above that of its own key, so
  * it would ignore a key that is written again. A marker's name ends with the create_revision, in
- * hex, of the key to which the marker belongs. So it is never taken for the marker of another hold.
+ * hex, of the key to which the marker belongs. So it is never taken for the marker of another key.
  * Earlier versions of etcdlock wrote "name/write/order/<rev>-<n>" and "name/read/order/<rev>-<n>".
- * A marker is never an entry of a queue, because no lock name may end in "/write", "/write/order"
- * or "/read/order" (el_key_reserved_suffix).
+ * A marker is never an entry of a queue, because no lock name may end in "/read", "/write",
+ * "/write/order" or "/read/order" (el_key_reserved_suffix).
  */
 #ifndef ETCDLOCK_PROTOCOL_KEY_H
 #define ETCDLOCK_PROTOCOL_KEY_H
@@ -70,13 +71,13 @@ extern const char *const el_mode_names[];
 typedef struct el_queue_key {
   /* create_revision: the order in the queue; 0: there is no such key */
   int64_t rev;
-  /* lease ID that the key contains; in a marker: create_revision of the key to which the marker
-   * belongs */
+  /* lease ID that the key contains; with |is_timed|: the time; in a marker: create_revision of the
+   * key to which the marker belongs */
   int64_t lease;
   /* tells several keys of one lease apart; 0: the first or only one */
   uint32_t slot;
   uint16_t permits; /* EL_MODE_PERMIT: number of permits; else 0 */
-  /* EL_MODE_MULTI: index of the lock name, from 0; else 0 */
+  /* the predecessor of a multi-lock: index of the lock name in which it is; else 0 */
   uint8_t name_index;
   /* 7 bits, so that |mode| and |is_timed| share a byte: a client keeps many el_queue_keys */
   el_mode mode : 7;
@@ -87,8 +88,7 @@ typedef struct el_queue_key {
 /* el_queue_key_is_attached tells whether |key|, which is attached to |lease| in etcd (0: to none),
  * is an entry of its queue. A key is an entry if it is attached to the lease that it contains, as
  * are all keys of Go's concurrency package, etcdctl and v3lock. A key that contains a time is an
- * entry if it is attached to any lease. All other keys below a lock's name are user data.
- * @thread any */
+ * entry if it is attached to any lease. Otherwise the key is user data. @thread any */
 bool el_queue_key_is_attached(const el_queue_key *key, int64_t lease);
 
 /* el_queue_keys_are_equal tells whether |a| and |b| are the same key, created by the same put.
@@ -164,7 +164,7 @@ struct el_keys {
  * el_list_pop), and |keys| gets one key for each name. @thread any */
 void el_keys_init(el_keys *keys, el_bytes name, const el_queue_key *key);
 
-/* el_keys_set_slot gives |keys| the names that they have with the slot |slot|. @thread any */
+/* el_keys_set_slot puts the slot |slot| into |keys|. @thread any */
 void el_keys_set_slot(el_keys *keys, uint32_t slot);
 
 /* el_keys_copy sets |keys| to a copy of |from|. @thread any */

@@ -21,7 +21,7 @@ int64_t el_renewal_end(const el_renewal *renewal) {
   return renewal->sent_ms + el_lease_proof_hold_ms(renewal->ttl_ms);
 }
 
-/* Returns the earliest time at which the request of a sight that proves |renewal| was sent. */
+/* Returns the time from which on the request of a sight must be sent to prove |renewal|. */
 static int64_t earliest_ms(const el_lease_proof *proof,
                            const el_renewal *renewal, int64_t now_ms) {
   return now_ms < proof->alive_until ? renewal->sent_ms : renewal->answered_ms;

@@ -65,7 +65,7 @@ typedef struct el_renewal {
 } el_renewal;
 
 enum {
-  /* how many renewals a sight may prove: those of one TTL */
+  /* how many renewals are kept: those of one TTL, if one is sent every TTL/10 */
   EL_RENEWALS_MAX = EL_RENEW_SLOW_DIVISOR
 };
 
@@ -96,8 +96,8 @@ const el_renewal *el_lease_proof_add_sight(el_lease_proof *proof,
                                            const el_sight *sight,
                                            int64_t now_ms);
 
-/* el_lease_proof_needs_sight tells whether no sight whose request was sent at |sent_ms| or earlier
- * can prove the latest renewal. @thread any */
+/* el_lease_proof_needs_sight tells whether only a sight whose request is sent after |sent_ms| can
+ * prove the latest renewal. @thread any */
 bool el_lease_proof_needs_sight(const el_lease_proof *proof, int64_t sent_ms,
                                 int64_t now_ms);
 

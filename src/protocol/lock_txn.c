@@ -54,8 +54,8 @@ static size_t compare_own(const el_keys *keys, int64_t rev,
 }
 
 enum {
-  /* How many keys a waiter of a semaphore reads beyond the number of permits. The waiter reads
-   * again only when enough of the keys that it has read are gone (n_blockers in entry.h). */
+  /* How many more keys a waiter of a semaphore reads than a try. The waiter reads again only when
+   * enough of the keys that it has read are gone (n_blockers in entry.h). */
   PERMITS_READ = 32,
   /* How many markers a reader reads. A writer that was downgraded still holds the lock, so at most
    * one marker is not user data. */
@@ -114,8 +114,9 @@ static void list_up_to(el_op *ops, size_t n, int64_t most) {
 
 /* As in Go's concurrency/mutex.go, one transaction puts our key if the key does not exist, and
  * reads the older keys. If our key exists, the else branch only reads it, so a repeat is harmless.
- * Unless keys of a semaphore are counted, the reads return the two youngest keys of each range. In
- * the range that contains our key, these are our key and its predecessor. */
+ * Each read returns the two youngest keys of its range: our key and its predecessor. For a reader,
+ * whose key is in no range, each returns the youngest key; for a semaphore, whose keys are counted,
+ * more. */
 static void build_enqueue(el_lock_txn *to, const el_keys *keys,
                           const el_entry_request *what, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n;
@@ -127,10 +128,10 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
 }
 
 /* A compare on a range must hold for all keys of the range, and an empty range compares as revision
- * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges are empty,
- * and with a larger one only if no key was put since. Then the answer lists the older keys, as that
- * of an enqueue does. A try that fails writes nothing. The repeat of a try that succeeded also
- * writes nothing, because it finds our own key. */
+ * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges but that of
+ * the markers are empty, and with a larger one only if no key was put since. With a larger one the
+ * answer lists the older keys, as that of an enqueue does. A try that fails writes nothing. The
+ * repeat of a try that succeeded also writes nothing, because it finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_request *what, el_bytes value) {
   int64_t below = what->walk.below;
@@ -160,9 +161,10 @@ static bool asks_for_holder(const el_keys *keys, const el_entry_request *what) {
   return what->reads_holder && el_keys_count(keys) < EL_MULTI_MAX;
 }
 
-/* Returns a read of the oldest key in the queue of the first key of |keys|, whatever the mode of
- * that key: if a reader waits for a writer that waits for an older reader, the older reader is the
- * holder. It reads one key only, because the values of other programs' keys may be long. */
+/* Returns a read of the oldest key in the queue of the first key of |keys|. Except for a semaphore,
+ * the mode of that key does not matter: if a reader waits for a writer that waits for an older
+ * reader, the older reader is the holder. It reads one key only, because the values of other
+ * programs' keys may be long. */
 static el_op read_holder(el_lock_txn *to, const el_keys *keys, int64_t rev) {
   el_key_range range = el_conflict_holder_range(keys, to->holder_text);
   return (el_op){.kind = EL_OP_RANGE,
@@ -291,7 +293,7 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * succeeded             which branch was run         the results do not fit (etcd/kv.c): the answer
  *                                                    cannot be read. Same results in both branches:
  *                                                    the release of a multi-lock reports a loss, a
- *                                                    guarded read of one key is repeated or refused
+ *                                                    guarded read of one key ends its hold as lost
  * a response            its operation                the results do not fit
  * kvs: key              which key it is              the answer cannot be read
  * kvs: create_revision  which key is older           the answer cannot be read
@@ -303,24 +305,25 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  *                                                    another create_revision or value, is user data
  * kvs: another lease    whether a key is an entry    the key counts as user data only if its list
  *                                                    shows our own key with its lease. For a reader
- *                                                    and beyond 4 MiB of keys, another read of the
- *                                                    same answer shows our key. A lingering lock
- *                                                    does not see that waiter
+ *                                                    and in lists that begin below our key (go_on),
+ *                                                    another read of the same answer shows our key.
+ *                                                    A lingering lock does not see that waiter
  * kvs: value            the label of the holder      a message has no label
  * more                  the end of a list            the list ends if it is shorter than its limit
  * count                 keys missing in a list       a list without our own key is not checked
  * deleted               the result of a call         the call returns that no key existed
  * watch event: type     whether a key was deleted    read as a put without a lease
  * watch event: lease    whether a key was detached   our hold is lost; a waiter reads the queue
- * watch event: revision events before our key        a holder ignores the event, and the next proof
- *                                                    of its hold finds a loss; a waiter reads the
- *                                                    queue
+ * watch event: revision events before our key        the event is ignored: the next proof of a hold
+ *                                                    finds a loss, the next periodic read of a
+ *                                                    waiter finds the change
  * watch header          missed events                the queue is read, or the watch starts again
  * keepalive: TTL        whether the lease is alive   the lease has ended
  * keepalive: member_id, a proof of the lease         no proof
  *   raft_term
  *
- * A list of older keys that lacks keys, but not our own, is not noticed. */
+ * If a list of older keys lacks keys, but not our own, only |count| shows it, and only after a put.
+ */
 
 static el_queue_key own_of(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_queue_key){0};
@@ -328,7 +331,7 @@ static el_queue_key own_of(const el_op_result *result) {
                         .lease = result->kvs[0].lease};
 }
 
-/* Tells whether |own|, a key that we have put, lacks its lease. The key was not changed since, so
+/* Tells whether |own|, a key that we have put, has no lease although it was not changed since. Then
  * the server does not show leases. */
 static bool kv_lacks_lease(const el_kv *own) {
   return own->lease == 0 && own->mod_rev == own->create_rev;
@@ -371,7 +374,7 @@ enum {
    * limit, 1.5 MiB, fit into a message of 32 MiB. */
   WALK_SECOND = 16,
   /* Parts grow, because etcd sorts all keys of the range for each part. The next part has at most
-   * WALK_GROWTH times as many keys, and about WALK_BYTES bytes. */
+   * WALK_GROWTH times as many keys, and at most about WALK_BYTES bytes. */
   WALK_GROWTH = 16,
   WALK_BYTES = 4 * 1024 * 1024,
   /* A part that was too large is read again with 1/WALK_SHRINK of its keys. */
@@ -424,7 +427,7 @@ static void note_end(blockers *found, const el_op_result *list) {
 
 /* Counts the older keys of a semaphore; |n_ahead| were counted before. (Each key takes one permit,
  * whatever number of permits it contains.) If our key must wait, |youngest| has lease 0, which
- * makes the entry watch the whole queue instead of one key (EL_ENTRY_START_WATCH). */
+ * makes the entry watch all permits instead of one key (watch_predecessor in lock/entry.c). */
 static blockers find_permit_blockers(const el_keys *keys,
                                      const el_op_result *list, int64_t rev,
                                      uint32_t limit, uint32_t n_ahead) {
@@ -501,7 +504,8 @@ static void go_on(el_walk *walk, const el_txn_answer *answer,
 }
 
 /* Reads the older keys in |answer|, the answer to |what|. |rev|: as in find_blockers. Returns
- * false if no key blocks ours, but a key without a lease would if it were an entry. */
+ * false if the lists do not show our own key and no key blocks ours, but a key without a lease
+ * would if it were an entry. */
 static bool parse_blockers(const el_keys *keys, const el_entry_request *what,
                            const el_txn_answer *answer, int64_t rev,
                            el_entry_answer *seen) {
@@ -527,7 +531,8 @@ static void parse_put(const el_keys *keys, const el_entry_request *what,
   seen->is_truncated = true;
 }
 
-/* Reads the results about our own keys in an answer that has found a key with one of our names. */
+/* Reads the results about our own keys in the answer to an enqueue or a try that has put nothing.
+ */
 static void parse_found(const el_keys *keys, const el_txn_answer *answer,
                         el_entry_answer *seen) {
   parse_own(keys, answer, seen);
@@ -682,8 +687,8 @@ static bool hides_own(const el_keys *keys, const el_op_result *list,
   return true;
 }
 
-/* Tells whether a list of |answer| lacks keys. A list with |max_create_rev| leaves out younger
- * keys, which |count| counts. */
+/* Tells whether a list of |answer|, to a request that has put our keys, lacks keys. (A list with
+ * |max_create_rev|, as in a read, leaves out younger keys, which |count| counts.) */
 static bool lacks_keys(const el_keys *keys, const el_entry_request *what,
                        const el_txn_answer *answer) {
   uint32_t limit = limit_of(keys, what);
@@ -694,8 +699,8 @@ static bool lacks_keys(const el_keys *keys, const el_entry_request *what,
   return false;
 }
 
-/* Tells whether |answer|, whose put found a key with one of our names, shows a key that we have put
- * ourselves without its lease. A key with a value that is not ours is user data. */
+/* Tells whether |answer|, to an enqueue or a try that has put nothing, shows a key without its
+ * lease that we have put ourselves. A key with a value that is not ours is user data. */
 static bool omits_found(const el_keys *keys, const el_txn_answer *answer,
                         el_bytes value) {
   EL_UNINITIALIZED el_op puts[EL_MULTI_MAX];

@@ -16,11 +16,11 @@
 
 /* el_request_kind is the kind of an entry's request. */
 typedef enum el_request_kind {
-  EL_REQUEST_TRY, /* put our key if the lock is free */
-  /* put our key if the key does not exist, and read its predecessor */
+  EL_REQUEST_TRY, /* put our key if all keys that may conflict are older than |bound_rev| */
+  /* put our key and read its predecessor; if our key exists, only read our key */
   EL_REQUEST_ENQUEUE,
   EL_REQUEST_READ,  /* read our key and its predecessor */
-  EL_REQUEST_DELETE /* delete our key if its create_revision is |guard_rev| */
+  EL_REQUEST_DELETE /* delete our key, guarded by |guard_rev| */
 } el_request_kind;
 
 /* el_walk is a part of the older keys of a queue. A queue may be long, and its keys may have large
@@ -61,14 +61,15 @@ typedef struct el_entry_request {
 
 /* el_entry_answer is the answer to the request in flight. */
 typedef struct el_entry_answer {
-  /* how the request ended; the other fields are set only if outcome.is_done */
+  /* how the request ended; if not outcome.is_done, only |is_too_large| and |walk| have a meaning */
   el_outcome outcome;
   uint64_t member;  /* ID of the member that has answered */
   uint64_t term;    /* raft term */
   int64_t rev;      /* revision */
   el_queue_key own; /* our key; rev 0: it does not exist */
-  bool is_partial;  /* our keys do not all exist with one create_revision */
-  /* the youngest older key that blocks ours; rev 0: none */
+  /* our keys do not all exist with one create_revision; delete: the hold had been lost before */
+  bool is_partial;
+  /* the youngest older key that blocks ours; rev 0: none. Semaphore: lease 0 if ours must wait */
   el_queue_key predecessor;
   /* it does not tell whether our key must wait: read |walk| */
   bool is_truncated;
@@ -114,14 +115,14 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_request *what,
 
 /* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to
  * |what|. If several keys hold the lock, it is the value of the oldest of them. The value points
- * into |answer|. It is empty if |what| did not ask for it. It is also empty if the oldest key below
+ * into |answer|. It is empty if etcd was not asked for it. It is also empty if the oldest key below
  * the name is user data, because then the holder's key was not read. @thread any */
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_request *what,
                                   const el_txn_answer *answer);
 
-/* el_lock_txn_other_permits tells whether |answer|, the answer to |what|, lists a
- * key of the semaphore of |keys| with another number of permits. If so, it fills |permits| with
+/* el_lock_txn_other_permits tells whether |answer|, the answer to |what|, lists a key of the
+ * semaphore of |keys| with another number of permits. If so, it fills |permits| with
  * that number, and |label| with the value of the key, which points into |answer|. @thread any */
 bool el_lock_txn_other_permits(const el_keys *keys,
                                const el_entry_request *what,
@@ -132,8 +133,8 @@ bool el_lock_txn_other_permits(const el_keys *keys,
 typedef enum el_contention {
   EL_CONTENTION_UNKNOWN, /* there was no answer */
   EL_CONTENTION_NONE,
-  /* a key waits; or the query reached its limit before it could tell, because other keys, for
-   * example user data, are younger */
+  /* a key waits; or the answer cannot tell, because it ended at its limit (other keys, for example
+   * user data, are younger) or omits our lease */
   EL_CONTENTION_WAITERS,
   EL_CONTENTION_KEY_LOST /* our key is gone, or is detached from our lease */
 } el_contention;

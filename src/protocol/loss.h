@@ -17,7 +17,7 @@ typedef enum el_loss {
   EL_LOSS_CLOSED /* the client was closed */
 } el_loss;
 
-/* el_losses holds the name of each el_loss in the API, and its text for messages. */
+/* el_losses holds the name of each reason in the API, and its text for messages. */
 extern const struct el_loss_names { const char *name, *text; } el_losses[];
 
 #endif

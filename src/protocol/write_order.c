@@ -67,8 +67,8 @@ static el_write_action on_write_failed(el_write_order *order,
                                           : end(order, EL_WRITE_REPORT_FAILED);
 }
 
-/* If a guard was false although all keys of the hold exist, only the order key's mod_revision
- * differs, for example because a touch was applied late. The write is then sent again after another
+/* If a guard was false although |is_whole|, only the order key's mod_revision differs, for example
+ * because a touch was applied late. The write is then sent again after another
  * touch. */
 static el_write_action on_write_answer(el_write_order *order,
                                        const el_write_event *event) {

@@ -14,9 +14,9 @@
  * the order key before the next write: it puts the key again without another change. If the write
  * in doubt is applied later, it finds another mod_revision and changes nothing.
  *
- * The order key is the hold's own key. The key of a write lock must not change (key.h), so there
- * the order key is a marker. Every write is also guarded by the own key itself, so no write is
- * applied after that key was deleted. A hold with a write in doubt does not hand its key off,
+ * The order key is the hold's own key; for a write lock, whose key must not change (key.h), it is a
+ * marker. Every write is also guarded by all keys of the hold, so no write is applied after one of
+ * them was deleted. A hold with a write in doubt does not hand its key off,
  * because the write could be applied during the next hold. Read holds write nothing. A downgrade is
  * a write in this order, so no other write of the hold is applied after it.
  */
@@ -72,10 +72,10 @@ typedef enum el_write_action {
   EL_WRITE_REPORT_DONE, /* the write was applied */
   /* the write failed; its outcome tells whether it may have been applied */
   EL_WRITE_REPORT_FAILED,
-  /* the write failed before it was sent: it is never applied */
+  /* the write is never applied: it was not sent, or its failure is definite */
   EL_WRITE_REPORT_UNSENT,
   EL_WRITE_REPORT_NOT_HELD, /* the hold is over: the write is not sent */
-  /* a key of the hold is gone: the write is not applied */
+  /* a key of the hold is gone or detached from the lease: the write is not applied */
   EL_WRITE_REPORT_KEY_GONE,
 } el_write_action;
 
