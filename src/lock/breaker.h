@@ -32,7 +32,7 @@ bool el_breaker_is_open(const el_breaker *breaker, el_error *err);
 
 /* el_breaker_must_fail returns whether a call that fails at once while etcd is unreachable must
  * fail now. It must if the breaker is open or the last probe is not answered. |err| then says why,
- * and a probe that reads |key| is under way. If that probe is answered, the next call need not
+ * and el_breaker_probe was called with |key|. If the probe is answered, the next call need not
  * fail. @thread lua */
 bool el_breaker_must_fail(el_breaker *breaker, el_bytes key, el_error *err);
 

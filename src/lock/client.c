@@ -30,7 +30,7 @@ struct el_client {
   el_channel *channel;
   el_session session;
   el_alarms *alarms;
-  /* is told when the channel fails over to another member */
+  /* is told when the channel fails over, or there is a new leader */
   el_failover_listener failover;
   /* the member in use, for the event of a failover */
   size_t member;
@@ -119,7 +119,7 @@ static void stop_if_closed(el_client *cl) {
  * passes the news on.
  *
  * The order of the steps is important:
- *  1. Losses come first. After the session has expired, no holder may look held and no waiter may
+ *  1. Losses come first. After the session has expired, no lock may look held and no waiter may
  *     be granted. A new lease must not take over holds of the last one. The hold
  *     deadline ends before the holds are marked as lost one by one; otherwise some of them would
  *     still look held while others are lost.
@@ -144,8 +144,8 @@ static void settle_once(el_client *cl) {
   }
 }
 
-/* Shows to other threads how long a wait without a timeout may last. The limit has gone for ever
- * when etcd has answered. */
+/* Shows to other threads how long a wait without a timeout may last. Once etcd has answered, there
+ * is never a limit again. */
 static void publish_wait_limit(el_shared *shared) {
   if (atomic_load(&shared->wait_limit_ms) != INT64_MAX) {
     atomic_store(&shared->wait_limit_ms,
@@ -175,7 +175,7 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
   size_t member = cl->member;
   const char *left = el_channel_address(cl->channel, member);
   cl->member = el_channel_member(cl->channel);
-  if (cl->is_closing) return; /* the close has cancelled all calls */
+  if (cl->is_closing) return;
   el_session_moved(&cl->session);
   if (cl->member == member) return; /* another connection to it */
   el_events_note(&cl->shared->events,

@@ -43,9 +43,9 @@ static void list_as_proving(el_entry *entry, bool is_proving) {
   entry->is_proving = is_proving;
 }
 
-/* Moves the entry to |state|, and keeps the lists of the session in which it is. A key is listed
- * for lease checks before its grant, and while its put is in flight, so that keepalives are proven
- * while the grant takes long. */
+/* Moves the entry to |state|, and updates the lists of the session. A key that is not held yet is
+ * listed for lease checks while its put is in flight, while its predecessor is not known, and in
+ * PROVING, so that keepalives are proven although the grant takes long. */
 static void set_state(el_entry *entry, el_entry_state state) {
   bool is_listed = state == EL_ENTRY_PROVING || state == EL_ENTRY_HELD ||
                    state == EL_ENTRY_ENQUEUING || state == EL_ENTRY_TRYING ||
@@ -111,10 +111,10 @@ static const size_t counted_as[] = {
     [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
 };
 
-/* Tells whether |what| is a background request of the entry. Audit reads and retries are, unless a
- * caller or another waiter of this client needs the entry. If an unlock waits for the release, its
- * first retry is a foreground request, too. The first delete always is one, because other clients
- * may wait for the key. */
+/* Tells whether |what| is a background request of the entry. Audit reads are, and requests after a
+ * failure that counts (el_retry_next), unless a caller or another waiter of this client needs the
+ * entry. If an unlock waits for the release, the first retry is still a foreground request. Other
+ * requests are, too, because other clients may wait for the key. */
 static bool is_background(const el_entry *entry, const el_entry_request *what) {
   if (entry->is_wanted || entry->is_expedited) return false;
   return what->is_audit ||
@@ -143,8 +143,8 @@ static void send(el_entry *entry, const el_entry_request *what) {
                         &built.txn);
 }
 
-/* Removes the request of the entry from the request queue, if it has not left. It would put a key
- * that no waiter wants, or use a lease that is gone. */
+/* Removes the request of the entry from the request queue, if it has not left: no waiter wants its
+ * key any more, or its lease is gone. */
 static void withdraw(el_entry *entry) {
   el_sent *sent = entry->sent;
   if (sent != NULL && el_request_queue_withdraw(
@@ -181,8 +181,8 @@ static int64_t reread_ms(const el_entry *entry) {
   return ttl_ms > EL_REREAD_MS ? ttl_ms : EL_REREAD_MS;
 }
 
-/* Sends the read of an entry that has waited for EL_FIRST_READ_MS, or again for reread_ms,
- * without an event. The answer also contains the value of the holder's key. */
+/* Sends the read of an entry that has waited for EL_FIRST_READ_MS, or again for reread_ms, without
+ * an event, or whose last read has failed. The read also asks for the value of the holder's key. */
 static void send_periodic_read(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_READ,
                            .reads_holder = true,
@@ -222,8 +222,8 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event);
 
 /* Returns the largest revision that the watches of the entry have seen. Returns 0 while a watch is
  * not created yet, so that the entry reads once after all are created, instead of once after each.
- * (If the last watch is refused, there is no such read. The periodic read of the entry then finds
- * what was missed.) */
+ * (If the last watch of a hold is refused, there is no such read. The lease checks of the session
+ * then find what was missed.) */
 static int64_t all_created_rev(const el_entry *entry) {
   const el_key_watch *watched = entry->watched;
   int64_t last = 0;
@@ -279,7 +279,7 @@ static void watch_mode(el_entry *entry, el_bytes stem) {
   el_watch_start_prefix(entry->session->shared->watches, &watched->watch, stem);
 }
 
-/* Watches |key|, a key of another client. If the watch cache has a watch of |key|, that is used. */
+/* Watches |key|, which is not our own. If the watch cache has a watch of |key|, that is used. */
 static void watch_key(el_entry *entry, el_bytes key) {
   el_key_watch *watched = add_watch(entry, &key);
   watched->seen_rev = el_watch_cache_take(
@@ -289,7 +289,8 @@ static void watch_key(el_entry *entry, el_bytes key) {
   }
 }
 
-/* Watches |predecessor|, and no other key any more. The entry knows its state at |known_rev|. */
+/* Watches |predecessor| instead of the keys watched before: for a semaphore all permits, for a
+ * reader also the marker of a downgrade. The entry knows their state at |known_rev|. */
 static void watch_predecessor(el_entry *entry, int64_t known_rev) {
   const el_queue_key *blocker = &entry->predecessor;
   char key[EL_KEY_SIZE];
@@ -327,9 +328,8 @@ static bool watch_own(el_entry *entry) {
  * No request may be in flight, because etcd may apply a delete before an enqueue that was sent
  * earlier, and the key would stay in the queue. The delete is guarded by the create_revision, so
  * that it cannot delete a later key of ours, however late it is applied. If the session has ended,
- * there is no later key, and no audit will find one that is put late. Then a delete that
- * is guarded by our lease follows a put of unknown outcome: etcd decides it after the put, if it
- * decides the put at all. */
+ * there is no later key, and no audit will find one that is put late. Then a delete that is guarded
+ * by our lease follows a put of unknown outcome: it deletes the key if the put was applied. */
 static void release_next(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_DELETE, .guard_rev = entry->rev};
   stop_timer(entry);
@@ -366,7 +366,7 @@ static void start_release(el_entry *entry) {
   if (entry->sent == NULL) release_next(entry);
 }
 
-/* Asks the session whether our lease is alive, because our first key is gone during the wait. If
+/* Asks the session whether our lease is alive, because a key of ours is gone during the wait. If
  * the lease has ended, the wait begins again; if not, an admin has deleted the key. */
 static void doubt_lease(el_entry *entry) {
   unwatch(entry);
@@ -376,7 +376,7 @@ static void doubt_lease(el_entry *entry) {
   el_session_confirm(entry->session, entry->keys.lease);
 }
 
-/* Ends the hold or the wait, because our first key is gone, or is detached from our lease. */
+/* Ends the hold or the wait, because a key of ours is gone, or is detached from our lease. */
 static void lose_key(el_entry *entry, bool is_detached) {
   bool was_held = entry->state == EL_ENTRY_HELD;
   bool was_waiting =
@@ -432,8 +432,8 @@ void el_entry_acquire(el_entry *entry, bool try_once, el_bytes value) {
 
 /* ---- the place in the queue ---- */
 
-/* Reads the queue now or, if a request is in flight, after its answer. An event alone does not tell
- * whether our key is first. */
+/* Reads the queue (in a hold: our own key) now or, if a request is in flight, after its answer. An
+ * event alone does not tell whether our key is first. */
 static void read_soon(el_entry *entry, bool is_serializable) {
   if (entry->sent == NULL) {
     send_read(entry, is_serializable);
@@ -805,8 +805,8 @@ static void on_watch_created(el_key_watch *watched, int64_t rev) {
 
 /* How a watched key has changed. */
 typedef enum key_change {
-  KEY_PUT, /* it is attached to the lease that it contains */
-  /* it was put, and is not attached to the lease that it contains any more */
+  KEY_PUT, /* it was put, and is not detached */
+  /* it was put, and is not attached to the lease that it contains */
   KEY_DETACHED,
   KEY_DELETED
 } key_change;

@@ -1,25 +1,26 @@
 /* entry: one entry in the queue of a lock: it decides, sends requests and watches keys. I/O thread
  * only.
  *
- * An entry belongs to one session and one queue. It has at most one key in etcd; the entry of a
- * multi-lock has one key in each of its queues. If the session ends, the entry lives on until its
- * last request is answered.
+ * An entry belongs to one session. It has at most one key in a queue; the entry of a multi-lock has
+ * one key in each of its queues. If the session ends, the entry lives on until its last request is
+ * answered.
  *
  *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> RELEASING
- *   TRYING      lock free -> PROVING; locked -> IDLE, failed; many other keys -> ENQUEUING
+ *   TRYING      lock free -> PROVING; locked -> IDLE, failed; keys were put since the first try
+ *               -> ENQUEUING
  *   ENQUEUING   first in the queue -> PROVING; else -> WAITING
  *   WAITING     predecessor gone -> PROVING; own key gone -> CONFIRMING
  *   PROVING     lease proven -> HELD; proven too late -> WAITING, which reads again; own key gone
  *               -> CONFIRMING
- *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost; key attached to another
- *               lease -> RELEASING, lost; hold expired -> RELEASING, lost, or with a lock delay
- *               -> LOCK_DELAY, lost
+ *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost, or RELEASING if other
+ *               keys of the entry are left; key detached -> RELEASING, lost; hold expired
+ *               -> RELEASING, lost, or with a lock delay -> LOCK_DELAY, lost
  *   LOCK_DELAY  delay over -> RELEASING
  *   RELEASING   key deleted -> IDLE; key gone, perhaps by a delete of unknown outcome -> CONFIRMING
- *   CONFIRMING  lease was alive -> IDLE; in a wait: failed, because an admin has deleted the key
- *   a wait      given up, refused, key gone -> RELEASING, or IDLE if there is no key
+ *   CONFIRMING  lease was alive -> IDLE; or a wait fails, because an admin has deleted the key
+ *   a wait      given up or failed -> RELEASING, or IDLE if there is no key
  *   any state   session ended -> ENDED; a wait begins again with the next session; a release that
- *               its holder waits for is finished first
+ *               its holder waits for is finished first, and so is each delete if the lease lives on
  *
  * At most one request is in flight. If the caller gives up a wait, the entry first awaits the
  * answer to its request, and then deletes the key. So a cancelled wait leaves no key behind.
@@ -80,7 +81,7 @@ typedef enum el_entry_failure {
 /* el_entry_ending is how a release has ended. */
 typedef enum el_entry_ending {
   EL_ENTRY_INTACT, /* the key existed until our delete, or stays for the next hold */
-  EL_ENTRY_GONE, /* the key was gone before our delete */
+  EL_ENTRY_GONE, /* the key was gone or detached before our delete */
   /* etcd has refused the delete; the last error of the entry tells why */
   EL_ENTRY_NOT_DELETED
 } el_entry_ending;
@@ -127,9 +128,9 @@ struct el_entry {
   bool has_reported : 1;     /* the event was reported to the local queue */
   bool is_wanted : 1;        /* a caller waits or holds */
   bool is_try : 1;           /* the caller does not wait for other clients */
-  bool has_waited : 1;       /* the entry has waited for another client's key */
+  bool has_waited : 1;       /* the entry has waited for an older key */
   bool must_reread : 1;      /* an event came during a read: read again */
-  bool has_asked_holder : 1; /* a periodic read was sent during this wait */
+  bool has_asked_holder : 1; /* a periodic read was sent for this |predecessor| */
   /* a holder waits for the end of its release */
   bool must_report_release : 1;
   /* a waiter of this client waits until the key of this entry is deleted */
@@ -149,7 +150,7 @@ struct el_entry {
   int64_t since_ms;
   int64_t bound_rev;        /* TRYING: as in el_entry_request */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
-  el_queue_key predecessor; /* WAITING: the key that is watched */
+  el_queue_key predecessor; /* WAITING: the key that is watched; rev 0: none yet */
   /* Revision up to which the state of the watched key is known. PROVING, HELD: of our own key. */
   int64_t watch_rev;
   TAILQ_ENTRY(el_entry) proving_link;
@@ -217,8 +218,8 @@ void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
 void el_entry_end_session(el_entry *entry, el_session_end how);
 
 /* el_entry_pass_on_proof tells the PROVING entries of |session| that their lease is proven, if it
- * is proven now, and each CONFIRMING entry whose |since_ms| is not later than the last answered
- * keepalive was sent that its lease was alive. @thread io */
+ * is proven now. It tells a CONFIRMING entry that its lease was alive if the last answered
+ * keepalive was sent at |since_ms| or later. @thread io */
 void el_entry_pass_on_proof(el_session *session);
 
 /* el_entry_watch_size returns the bytes of one watch, for benchmarks. @thread any */

@@ -27,7 +27,7 @@ typedef enum el_event_kind {
   EL_EVENT_REQUEUED, /* the lease has ended during a wait, which goes on */
   EL_EVENT_FAILOVER, /* the client left a member for another one */
   EL_EVENT_RETRY,    /* a request failed with a retriable error */
-  /* etcd has answered a request after such failures */
+  /* etcd has answered a request after failures with EL_UNAVAILABLE */
   EL_EVENT_RECOVERED,
   EL_EVENT_KINDS
 } el_event_kind;
@@ -61,8 +61,8 @@ typedef struct el_events {
   /* Set when an event is recorded or dropped, or is about to be. Cleared when el_events_take leaves
    * no event. */
   atomic_bool has_some;
-  /* when the first failure since the last answer happened (el_now_ms); 0: none. Used by the I/O
-   * thread only. */
+  /* when the first failure with EL_UNAVAILABLE since the last answer happened (el_now_ms); 0: none.
+   * Used by the I/O thread only. */
   int64_t failing_since_ms;
   /* guards the fields below; no other mutex is locked under it */
   pthread_mutex_t mu;
@@ -71,7 +71,7 @@ typedef struct el_events {
   /* EL_EVENT_RECOVERED, if |has_recovered|: no request has failed since */
   el_event recovered;
   bool has_recovered;
-  /* number of events that were not recorded, because the ring was full */
+  /* number of events that were not recorded, because the ring was full or there was no memory */
   int64_t dropped[EL_EVENT_KINDS];
 } el_events;
 
@@ -91,12 +91,12 @@ void el_events_note(el_events *events, const el_event *event);
 bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to);
 
-/* el_events_note_failure records that a request failed with |err|, if |err| is retriable.
- * @thread io */
+/* el_events_note_failure records that a request failed with |err|, if |err| is retriable and the
+ * client wants events of this kind. @thread io */
 void el_events_note_failure(el_events *events, const el_error *err);
 
-/* el_events_note_answer records that etcd has answered a request. Does nothing unless requests have
- * failed since the last answer. @thread io */
+/* el_events_note_answer records that etcd has answered a request, if requests have failed with
+ * EL_UNAVAILABLE since the last answer. @thread io */
 void el_events_note_answer(el_events *events);
 
 /* el_events_has_some tells whether there may be events; it takes no mutex. @thread any */

@@ -38,10 +38,10 @@ void el_guarded_drop(el_guarded *guarded);
  * @thread lua */
 bool el_guarded_add(el_guarded *guarded, const el_op *op);
 
-/* el_guarded_guard guards the transaction by |key|, a key of another client. etcd carries out the
- * operations only if |key| has the create_revision |rev| and is attached to |lease| (0: to none). A
- * transaction may have one guard at most, by this function or by one of the next three. Returns
- * false if there is no memory. @thread lua */
+/* el_guarded_guard guards the transaction by |key|, a key in the queue of a lock. etcd carries out
+ * the operations only if |key| has the create_revision |rev| and is attached to |lease| (0: to
+ * none). A transaction may have one guard at most, by this function or by one of the next three.
+ * Returns false if there is no memory. @thread lua */
 bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev,
                       int64_t lease);
 
@@ -59,10 +59,10 @@ bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
  * adds a put of |value| to the key of |lk|. Returns false if there is no memory. @thread lua */
 bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value);
 
-/* el_guarded_start sends the transaction. If it only reads, it is repeated until |timeout_ms| has
- * passed. If it writes, it is repeated only after a definite failure: a write of unknown outcome
- * that is sent twice could overwrite a later one. Returns false and |err| (closed, forked) if the
- * transaction cannot be sent. @thread lua */
+/* el_guarded_start sends the transaction. If it only reads, it is repeated after each retriable
+ * failure until |timeout_ms| has passed. If it writes, it is repeated only if the failure is also
+ * definite: a write of unknown outcome that is sent twice could overwrite a later one. Returns
+ * false and |err| (closed, forked) if the transaction cannot be sent. @thread lua */
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err);
 
 /* el_guarded_wait waits up to |timeout_ms| for the answer and returns it. NULL: there is no answer

@@ -480,8 +480,8 @@ static uint32_t count_taken(const el_local_queue *queue) {
   return n;
 }
 
-/* Returns the largest number of entries that |queue| may have in use. A writer that was downgraded
- * does not conflict with the entry of the next writer. */
+/* Returns the largest number of entries that |queue| may have in use. Behind a writer that was
+ * downgraded, the entry of the next writer may wait in etcd's queue. */
 static uint32_t capacity(const el_local_queue *queue) {
   const el_local_entry *entry;
   uint32_t n = 1;
@@ -961,7 +961,8 @@ static void lost(el_entry *entry, el_loss loss) {
   stop_linger(local);
 }
 
-/* If no waiter waits for the release, a wait was given up, or the end was reported before. */
+/* If no waiter waits for the release, a wait was given up, a hold was lost, or the end was reported
+ * before. */
 static void released(el_entry *entry, el_entry_ending how) {
   el_local_entry *local = local_of(entry);
   el_waiter *waiter = local->releasing;

@@ -6,14 +6,15 @@
  * joined. The first ones get an entry (entry.h), which is the client's key in etcd's queue. They
  * hold the lock when their entry does.
  *
- * - A plain lock, a write lock and a multi-lock have one entry at a time. A write lock has one more
- *   entry for each holder that was downgraded. A semaphore has up to as many entries as permits.
+ * - A plain lock, a write lock and a multi-lock have one entry. A write lock has one more for each
+ *   holder that was downgraded. A semaphore has up to as many entries as permits. While keys are
+ *   being deleted, there may be more entries (may_start in local_queue.c).
  * - Handoff: a waiter that ends its hold passes its key to the next one. This saves two writes to
  *   etcd, but other clients that queue behind the key wait longer. So the handoff budget limits the
  *   holds by one key, and the time from the grant by etcd until the last of them begins. (Cohort
  *   locks, Dice et al. 2012, have the same bound.)
  * - Sharing: several readers hold by one key, within the same budget. When it is spent, the next
- *   reader gets a key of its own.
+ *   reader gets a key of its own, unless it is |is_share_only| (waiter.h).
  * - Linger: after the last unlock the entry may keep its key for a while, without a waiter. The
  *   next waiter that joins gets the key, as in a handoff. The key is deleted when its time is over,
  *   or when a contender comes. A contender is a key of another client that waits behind this key,
@@ -46,8 +47,8 @@ typedef struct el_local_queues el_local_queues;
 /* el_leave is how a waiter leaves its queue. */
 typedef enum el_leave {
   EL_LEAVE_VOLUNTARY, /* it unlocks, or gives up its wait */
-  /* it unlocks or gives up its wait because its nginx request or program has ended: the key is
-   * neither handed off nor lingers */
+  /* it unlocks or gives up its wait because its nginx request has ended, or because Lua has
+   * collected its handle: the key is neither handed off nor lingers */
   EL_LEAVE_ABANDONED,
   EL_LEAVE_LOST /* its hold is lost */
 } el_leave;
@@ -121,7 +122,7 @@ void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
 void el_local_queues_fail_for_lease(el_local_queues *queues);
 
 /* el_local_queues_fail_waiting fails all waits with |unreachable|, the error that says that etcd is
- * unreachable. @thread io */
+ * unreachable or too slow. @thread io */
 void el_local_queues_fail_waiting(el_local_queues *queues,
                                   const el_error *unreachable);
 

@@ -31,7 +31,7 @@ struct el_local_entry {
   int64_t mod_rev;
   int32_t holds;         /* holds since |granted_ms| */
   bool is_lingering : 1; /* the entry keeps its key without a waiter */
-  /* since the grant, a key was seen that waits for this entry's key */
+  /* since the grant, a key was seen that waits, or may wait, for this entry's key */
   bool is_contended : 1;
   bool is_downgraded : 1; /* its waiter was downgraded from writer to reader */
   TAILQ_ENTRY(el_local_entry) link;
@@ -43,8 +43,7 @@ struct el_local_queue {
   struct el_waiter_list waiting; /* without an entry; the first is next */
   /* in the order of their last starts */
   TAILQ_HEAD(el_local_entry_list, el_local_entry) entries;
-  /* what a read has returned last, for waiters that join later; NULL: nothing since the last
-   * grant */
+  /* what a read has last told about the holder, for waiters that join later; NULL: nothing */
   el_seen_key *holder;
   uint32_t slot;    /* EL_MODE_MULTI: as in el_queue_key */
   uint32_t held_ms; /* when a hold ended last: the low bits of el_now_ms */

@@ -11,8 +11,8 @@
 #include "lock/local_queue.h"
 #include "lock/task.h"
 
-/* What answers have told about keys of other clients: of the holder, during the wait only, and of a
- * request for the semaphore with another number of permits. The I/O thread sets the fields; any
+/* What answers have told about other keys: that of the holder, during the wait only, and a key of
+ * the semaphore with another number of permits. The I/O thread sets the fields; any
  * thread takes and frees what they point to. */
 typedef struct seen_keys {
   _Atomic(el_seen_key *) holder;

@@ -52,7 +52,7 @@ typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
   EL_HOLD_RELEASED,
-  EL_HOLD_ABANDONED, /* released because the owner ended: see el_lock_abandon */
+  EL_HOLD_ABANDONED, /* released by el_lock_abandon or el_lock_drop */
   EL_HOLD_FAILED,
   EL_HOLD_LOST /* el_lock_loss returns why */
 } el_hold;
@@ -81,9 +81,9 @@ void el_lock_unref(el_lock *lk);
  * reason of the failure. @thread lua */
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
-/* el_lock_hold returns the present state. In |left_us| it returns for how many microseconds the
- * hold is proven; 0 unless the state is HELD. It sends no request, and takes a mutex only to record
- * a loss. @thread lua */
+/* el_lock_hold returns the present state. In |left_us| it returns how many microseconds are left of
+ * the hold; 0 unless the state is HELD. It sends no request, and takes a mutex only to record a
+ * loss. @thread lua */
 el_hold el_lock_hold(el_lock *lk, int64_t *left_us);
 
 /* el_lock_loss returns why the hold was lost; EL_LOSS_NONE: it was not. @thread any */
@@ -115,7 +115,8 @@ bool el_lock_release(el_lock *lk);
  * request. The key is neither handed off nor lingers. A later unlock is no error. @thread any */
 void el_lock_abandon(el_lock *lk);
 
-/* el_lock_is_abandoned tells whether el_lock_abandon ended the hold. @thread any */
+/* el_lock_is_abandoned tells whether el_lock_abandon or el_lock_drop ended the hold.
+ * @thread any */
 bool el_lock_is_abandoned(const el_lock *lk);
 
 /* el_lock_wait_released waits up to |timeout_ms| until the release has ended. Returns false if it
@@ -137,8 +138,8 @@ el_completion *el_lock_completion(el_lock *lk);
  * reference. It never blocks. Returns true if the lock was held and so has leaked. @thread lua */
 bool el_lock_drop(el_lock *lk);
 
-/* el_lock_waited tells whether another owner or client had the lock when this acquisition began.
- * Call it only after the lock was granted. @thread lua */
+/* el_lock_waited tells whether this acquisition has waited for another owner or client. Call it
+ * only after the lock was granted. @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
 /* el_lock_take_holder returns what an answer has last told about the lock's holder during the wait.

@@ -39,8 +39,8 @@ static el_session *session_of(const el_waiter *waiter) {
 }
 
 /* Returns the error that has kept |waiter|, which waits since |since_ms| (el_now_ms; 0: unknown),
- * from a grant. It is the last error of |at|, the entry of the waiter (NULL: it has none), else
- * that of the session, else that of the last attempt to reach etcd. NULL: no attempt has failed. */
+ * from a grant. It is the last error of the entry |at| (NULL: no entry), else that of the session,
+ * else that of the last attempt to reach etcd. NULL: there is no such error. */
 static const el_error *find_last_error(const el_waiter *waiter,
                                        const el_local_entry *at,
                                        int64_t since_ms) {
@@ -82,10 +82,10 @@ static int64_t wait_began_ms(const el_waiter *waiter) {
              : waiter->deadline_ms - waiter->timeout_ms;
 }
 
-/* Tells whether etcd has answered since |waiter| began to wait. The result is also true if a hold
- * of the same queue has ended since: until then no request was needed; and if the entry |at| knows
- * its predecessor: the entry then watches that key and may send no request for a long time. If the
- * last waiter of |at| has just left, |waiter| waits for the end of |at|. */
+/* Tells whether etcd has answered since |waiter| began to wait. The result is also true in two
+ * cases in which no request was needed. First, a hold of the same queue has ended since. Second,
+ * the entry |at| knows its predecessor, and watches it. (If the last waiter of |at| has just left,
+ * |at| is RELEASING, and |waiter| waits for its end.) */
 static bool has_answered(const el_waiter *waiter, const el_local_entry *at) {
   int64_t since_ms = wait_began_ms(waiter);
   const el_entry *entry = at != NULL ? &at->entry : NULL;

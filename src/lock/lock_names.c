@@ -4,7 +4,8 @@
 #include "lock/local_queue_int.h"
 #include "protocol/conflict_matrix.h"
 
-/* An entry of a semaphore or a writer may have a slot, but its queue has none. */
+/* Only a multi-lock has a queue for each slot. In other modes, the entries of one queue may have
+ * different slots. */
 static bool has_key(const el_local_queue *queue, const el_queue_key *where) {
   return queue->mode == where->mode && queue->permits == where->permits &&
          (queue->mode != EL_MODE_MULTI || queue->slot == where->slot);

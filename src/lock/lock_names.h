@@ -10,8 +10,8 @@
 
 struct el_local_queue;
 
-/* el_queue_name is one of the names of a local queue; embedded in the owner of the queue. The queue
- * of a multi-lock has several. The first queue of each name is in a hash table, which is NULL while
+/* el_queue_name is one of the names of a local queue; embedded in el_local_queue. The queue of a
+ * multi-lock has several. The first queue of each name is in a hash table, which is NULL while
  * it is empty. */
 typedef struct el_queue_name el_queue_name;
 struct el_queue_name {
@@ -20,7 +20,7 @@ struct el_queue_name {
   UT_hash_handle hh;
 };
 
-/* el_lock_names_add adds |queue| to the queues of |name|, by |place|. |name| must outlive it.
+/* el_lock_names_add adds |queue| to the queues of |name|, by |place|. |name| must outlive |place|.
  * @thread io */
 void el_lock_names_add(el_queue_name **names, el_bytes name,
                        el_queue_name *place, struct el_local_queue *queue);

@@ -25,10 +25,10 @@ TAILQ_HEAD(request_list, el_request);
 
 /* The requests of one kind: those that write, or those that only read.
  *
- * While requests of the kind are in flight, the next ones wait. They leave as one batch after an
- * answer. A batch costs etcd one raft entry and one write to disk, however many members it has. If
- * nothing is in flight, a request leaves alone and at once: it does not wait for others to share a
- * batch. */
+ * If nothing of the kind is in flight, or only one request that left alone, the next requests leave
+ * at once. Otherwise they wait for an answer, for at most EL_BATCH_WAIT_MS. What leaves together is
+ * one batch. A batch of writes costs etcd one raft entry and one write to disk, however many
+ * members it has. */
 typedef struct el_batcher {
   el_request_queue *queue;
   struct request_list waiting;
@@ -232,8 +232,8 @@ static bool may_be_slow(const el_request *request) {
   return request->may_be_slow && !request->is_attempt;
 }
 
-/* Returns how long an attempt of |request| may take: until its deadline if it may have a slow
- * answer, because it is not sent again. */
+/* Returns how long an attempt of |request| may take: at most until its deadline, and at most
+ * el_channel_attempt_ms, unless it may have a slow answer. */
 static int64_t time_for(const el_request *request, int64_t now_ms) {
   int64_t most_ms = attempt_ms(request->queue), left_ms;
   if (request->deadline_ms == 0) return most_ms;

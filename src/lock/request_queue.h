@@ -4,9 +4,9 @@
  * A request leaves at once if few are in flight; otherwise it waits, and leaves with others in one
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
  * unreachable no request leaves for a pause, then one request leaves as an attempt
- * (lock/contact.h). Each answer is checked to be from the same cluster as earlier answers. The
- * queue never sends a request again after a failure: the sender decides about that
- * (protocol/retry.h). I/O thread only.
+ * (lock/contact.h). Each answer is checked to be from the same cluster as earlier answers. After a
+ * failure the sender decides whether a request is sent again (protocol/retry.h). Only the members
+ * of some failed batches are sent again by the queue, one by one. I/O thread only.
  *
  * Measured: without batches, 64 owners that use a lock each are 15 times slower, because etcd
  * writes to its disk for each request. */
@@ -38,16 +38,17 @@ struct el_request {
   bool is_background; /* no caller waits for it, so it is rate-limited */
   /* offset in el_stats of the counter of this kind of request */
   size_t counted_as;
-  int64_t deadline_ms; /* when an attempt must end (el_now_ms); 0: never */
+  int64_t deadline_ms; /* no attempt goes on after this (el_now_ms); 0: none */
   /* el_keys_queue_hash of the lock queue into which the request puts a key, or from which it
    * deletes one; 0: neither */
   uint64_t lock_queue;
   bool is_enqueue; /* it puts a key into the lock queue */
-  /* The request has several keys. It must not be in a batch, because some versions of etcd would
-   * check the permission for only one of its keys (batch.c). */
+  /* The request writes, and has several keys, whose permissions may differ. It must not be in a
+   * batch, because some versions of etcd would check only one of them (batch.c). */
   bool is_unbatched;
-  /* The health check does not cancel the request (net/call.h): it is not sent again, so a slow
-   * answer is better than an early timeout, after which the outcome is unknown. */
+  /* An attempt may last until |deadline_ms|, and with a single member the health check does not
+   * cancel it (net/call.h). The request is not sent again, so a slow answer is better than an early
+   * timeout, after which the outcome is unknown. */
   bool may_be_slow;
 
   /* Set by the request queue. */
@@ -61,7 +62,7 @@ struct el_request {
   int64_t timeout_ms; /* of the last attempt */
   /* |timeout_ms| was less than el_channel_attempt_ms */
   bool has_short_timeout;
-  bool is_attempt; /* the request was sent during a backoff */
+  bool is_attempt; /* etcd was unreachable when the request left */
   TAILQ_ENTRY(el_request) link;
 };
 

@@ -324,8 +324,8 @@ static int64_t least_ms(const el_session *session) {
   return clamp(answer_ms(session), 0, session->lease.ttl_ms / EL_PROOF_DIVISOR);
 }
 
-/* Has the next keepalive sent EL_REPROVE_MS after the last one, which was sent at |sent_ms|, or
- * now, unless it is to be sent earlier. */
+/* Has the next keepalive sent EL_REPROVE_MS after the last one, which was sent at |sent_ms|, or now
+ * if that time is over. If a keepalive is to be sent earlier, nothing changes. */
 static void renew_soon(el_session_lease *lease, int64_t sent_ms,
                        int64_t now_ms) {
   int64_t soonest = sent_ms + EL_REPROVE_MS;
@@ -453,7 +453,7 @@ static void begin_lease(el_session *session, const el_lease_answer *answer,
   lease->id = answer->id;
   lease->ttl_ms = last_renewal(session)->ttl_ms;
   session->news |= EL_SESSION_NEWS_READY;
-  /* before the first enqueue, which then proves this keepalive: the grant was slow */
+  /* The grant was slow: send a keepalive before the first enqueue, which then proves it. */
   if (now_ms >= lease->renew_at) send_keepalive(session, now_ms);
 }
 

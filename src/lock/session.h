@@ -1,6 +1,6 @@
 /* session: the lease of a client: grant, keepalives, lease checks and audits, and the time until
- * which holds on the lease are proven. When a lease has ended, the session asks for the next one.
- * I/O thread only.
+ * which holds on the lease are proven. When a lease has ended and a waiter needs one, the session
+ * asks for the next lease. I/O thread only.
  *
  *   NEW -needed-> GRANTING -granted-> ALIVE -lease gone-> ENDED
  *                                       |
@@ -12,10 +12,10 @@
  * session renews the lease again.
  *
  * So every TTL/3 a session sends one keepalive and, while keys are held or may become so, one
- * linearizable read of one of them, both at once. If the TTL is under 6 s, it sends them more
- * often, so that a hold outlives an election. If an answer takes TTL/10 or longer, it sends them
- * every TTL/10, so that a hold outlives lost packets and a slow disk. They are sent on time
- * although earlier ones are unanswered. The requests of each acquisition are such proofs, too.
+ * linearizable read of one of them, both at once. If the TTL is under about 7 s, it sends them more
+ * often, so that a hold outlives an election. If an answer may take TTL/4 (net/patience.h), it
+ * sends them every TTL/10, so that a hold outlives lost packets and a slow disk. They are sent on
+ * time although earlier ones are unanswered. The requests of each acquisition also serve as reads.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
@@ -56,7 +56,7 @@ typedef struct el_session el_session;
 /* el_session_state is the state of a lease: see the diagram above. */
 typedef enum el_session_state {
   EL_SESSION_NEW,      /* no lease */
-  EL_SESSION_GRANTING, /* a grant is in flight or will be repeated */
+  EL_SESSION_GRANTING, /* a grant is in flight or will be sent */
   EL_SESSION_ALIVE,    /* the lease was alive at the last answer */
   EL_SESSION_REVOKING, /* closing: a revoke is in flight or will be repeated */
   EL_SESSION_ENDED     /* the lease is gone, or is no longer kept alive */
@@ -68,7 +68,7 @@ typedef enum el_session_end {
   /* the lease was gone before its TTL was over: etcd did not keep the keys for as long as it had
    * promised */
   EL_SESSION_END_EARLY,
-  /* closed by the client, which revoked the lease */
+  /* given up by the client, which has revoked the lease, or revokes it in the background */
   EL_SESSION_END_CLOSED,
   /* closed by the client; the lease lives until its TTL is over */
   EL_SESSION_END_LEFT_TO_EXPIRE
@@ -125,7 +125,8 @@ typedef struct el_session_lease {
   int64_t read_ms;       /* when the last read of a key was sent */
   uint8_t reads;         /* reads of a key in flight */
   uint8_t read_failures; /* failed reads in a row */
-  /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost */
+  /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost, or there is
+   * no lock delay */
   int64_t keep_until;
   /* an entry needs the answer to a keepalive that is sent at this time or later; 0: no entry has
    * needed it */
@@ -172,7 +173,7 @@ struct el_session {
   unsigned news;
   el_hold_deadline *published; /* the hold deadline that other threads read */
   uint64_t salt;               /* spreads the retries: see el_retry_at */
-  /* number of leases in a row that were lost before a hold was proven */
+  /* number of leases that were lost since a hold was last proven */
   int unproven_leases;
   /* the error by which etcd told that the last lease does not exist */
   el_error lease_end_error;
@@ -224,7 +225,7 @@ void el_session_need(el_session *session);
 
 /* el_session_set_unused tells the session that nothing needs the lease at the moment. If a put with
  * the lease has an unknown outcome, the session revokes the lease, so that a late put cannot
- * succeed. @thread io */
+ * succeed; but not before the lock delay of a lost hold is over. @thread io */
 void el_session_set_unused(el_session *session);
 
 /* el_session_moved has the lease renewed soon, because the client has another connection, or etcd
@@ -308,10 +309,13 @@ int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
  * (el_now_ms). The grant counts as the first keepalive. @thread io */
 int64_t el_session_renewal_sent_ms(const el_session *session);
 
-/* el_session_last_error returns why there is no usable lease. It is the error of the last grant,
- * keepalive or lease check. If that succeeded, but leases keep ending before a hold is proven, it
- * is the error that told of the last such end, if it came at |since_ms| (el_now_ms) or later; if
- * answers take too long for the TTL, an error that tells how long. NULL: there is no such error.
+/* el_session_last_error returns why there is no usable lease: the first of these errors that there
+ * is. NULL: there is none.
+ * - The error of the last grant, keepalive or lease check.
+ * - If answers take too long for the TTL, an error that tells how long.
+ * - If leases keep ending before a hold is proven, the error that told of the last such end, if it
+ *   came at |since_ms| (el_now_ms) or later.
+ *
  * @thread io */
 const el_error *el_session_last_error(const el_session *session,
                                       int64_t since_ms);

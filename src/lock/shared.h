@@ -57,8 +57,8 @@ void el_counters_add(el_counters *counters, size_t offset, int64_t n);
 /* el_counters_read copies all counters into |stats|. @thread any */
 void el_counters_read(const el_counters *counters, el_stats *stats);
 
-/* el_seen_key is what an answer has told about the key of another client: of the holder of the
- * lock, or of a semaphore whose number of permits is another one. */
+/* el_seen_key is what an answer has told about another key: that of the holder of the lock, or a
+ * key of the semaphore with another number of permits. */
 typedef struct el_seen_key {
   int64_t seen_ms;  /* when the answer came (el_now_ms) */
   uint16_t permits; /* the other number of permits; 0: that of the holder */
@@ -117,10 +117,11 @@ typedef struct el_shared {
    * cleared. */
   el_loop *loop;
 
-  /* Wakes event loops; NULL until the first el_shared_wake_queue. Used by the Lua thread only. */
+  /* Wakes event loops; NULL until the first el_shared_wake_queue. Used by the Lua thread, and by
+   * the thread that joins the client. */
   el_wake_queue *wake_queue;
 
-  /* Used by the I/O thread only, in commands from Lua; freed when the client stops. */
+  /* Used by the I/O thread only; freed when the client stops. */
   struct el_local_queues *queues;
   struct el_request_queue *requests;
   el_auth *auth;
@@ -151,7 +152,7 @@ typedef struct el_shared {
   pthread_mutex_t mu;
   /* The error that keeps the session from proving its lease; code EL_OK: none. */
   el_error proof_error;
-  /* the value of |proof_error| when a hold deadline last passed */
+  /* why a hold deadline last passed */
   el_error last_proof_error;
   int64_t expired_ms; /* when last_proof_error was set; 0: never */
 
@@ -199,7 +200,7 @@ el_wake_queue *el_shared_wake_queue(el_shared *shared, el_error *err);
 
 /* ---- last errors ---- */
 
-/* el_shared_set_proof_error records that a keepalive or a proof failed with |err|.
+/* el_shared_set_proof_error records |err|, which keeps the session from proving its lease.
  * @thread io @locks shared->mu */
 void el_shared_set_proof_error(el_shared *shared, const el_error *err);
 

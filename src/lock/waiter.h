@@ -79,7 +79,7 @@ struct el_waiter {
 
   /* The local queue sets the fields below. */
 
-  /* another waiter or client had the lock when this one joined */
+  /* the waiter has to wait for another waiter, or its entry has waited */
   bool has_waited : 1;
   enum {
     EL_WAITER_OUT,      /* in no queue */

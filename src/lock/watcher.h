@@ -25,9 +25,9 @@ typedef enum el_watcher_event {
  * must be set. @thread io */
 void el_watcher_close_all(el_shared *shared);
 
-/* el_watcher_wake_all counts one change for each watcher, because the circuit breaker has opened.
- * With the option fail_fast a waiting reader must fail then: it wakes up, reads, and the read
- * fails. @thread io */
+/* el_watcher_wake_all counts one change for each watcher, because etcd was found unreachable. With
+ * the option fail_fast a waiting reader must fail then: it wakes up, reads, and the read fails.
+ * @thread io */
 void el_watcher_wake_all(el_shared *shared);
 
 /* el_watcher_free_all stops all watches of the client's watchers, because the client is about to
