@@ -10,7 +10,8 @@
 /* Largest number of bytes of a lock name that a message shows. */
 enum { SHOWN_MAX = 80 };
 
-/* The lock as messages name it: lock "name"; if the name is cut: lock "start of the name"... */
+/* The lock as messages name it: lock "name", or semaphore "name". A name that is cut is followed by
+ * three dots: lock "start of the name"... */
 typedef struct subject {
   char text[2 * SHOWN_MAX + 20];
 } subject;
