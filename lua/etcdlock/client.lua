@@ -33,8 +33,8 @@ local REQUEST_TIMEOUT = 5
 local STATUS_TIMEOUT = 2
 -- Seconds for which `close` waits until the keys are deleted and the lease is revoked.
 local CLOSE_TIMEOUT = 0.5
--- Seconds. A waiter reads its queue again after max(TTL, LONG_WAIT). The client logs the wait
--- LONG_WAIT_SPARE later, because from this read it knows the holder.
+-- Seconds. A waiter reads its queue after 0.25 s, and again max(TTL, LONG_WAIT) later. The client
+-- logs a wait of max(TTL, LONG_WAIT) + LONG_WAIT_SPARE: it then knows the holder from that read.
 local LONG_WAIT, LONG_WAIT_SPARE = 10, 0.5
 -- Key below the client's prefix for reads that only test whether etcd answers.
 local PING_KEY = "/ping"
@@ -87,9 +87,9 @@ function Client:_suspect_outage()
   self._core:suspect_outage(self._prefix .. PING_KEY)
 end
 
--- Returns the event loop in which a call waits for etcd; nil: it blocks. Returns nil, message, code
--- if the wait is impossible here, or if the client has the option fail_fast and etcd is known to be
--- unreachable.
+-- Returns the event loop in which a call waits for etcd; nil: it blocks. The second and third
+-- result are message, code if the wait is impossible here, or if the client has the option
+-- fail_fast and etcd is known to be unreachable; else nil.
 function Client:_find_loop()
   local loop, message, code = runtime.loop(self._wakeups.chosen)
   if not message and self._fail_fast then
@@ -131,10 +131,10 @@ local function with_mode(mode)
 end
 
 --- Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
--- in etcd. If the client's lease ends during the wait, because etcd was unreachable or this process
--- stood still for longer than the TTL, the call waits again, at the end of the queue. If the owner
--- holds the lock already, the call returns the same lock object with `count` + 1, and sends no
--- request; the owner has to unlock as often.
+-- in etcd, except for a [handoff](#handoff). If the client's lease ends during the wait, because
+-- etcd was unreachable or this process stood still for longer than the TTL, the call waits again,
+-- at the end of the queue. If the owner holds the lock already, the call returns the same lock
+-- object with `count` + 1, and sends no request; the owner has to unlock as often.
 -- @function client:lock
 -- @tparam string name 1 to 512 bytes with the prefix, without NUL. Names that end in `/read`,
 --   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to
@@ -146,20 +146,21 @@ end
 --   the wait would never end; `lost` if the key of the waiter was deleted: call again
 
 --- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
--- writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
--- tell whether the lock is held, the call creates a key in the queue, and then deletes this key.
+-- creates no key in etcd. One exception: if keys below the name change so fast that reads cannot
+-- tell whether the lock is taken, the call creates a key in the queue, and then deletes this key.
 -- @function client:try_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts `timeout` is ignored
 -- @treturn lock
 -- @fail locked, deadlock, lost, or a request error: `locked` only if etcd or this client knows that
---   another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock` if
---   a wait would never end, for example if the owner of a read hold asks for the write lock; `lost`
---   if the key that the call created was deleted during the call
+--   the lock is taken; `unavailable` if etcd has not answered within 2 s; `deadlock` if the owner
+--   would wait for its own hold, for example if the owner of a read hold asks for the write lock;
+--   `lost` if the key that the call created was deleted during the call. Where a wait would stop an
+--   event loop or nginx's worker, the 2 s are [0.1 s or 0.5 s](nginx.md#where-a-call-can-wait)
 
 --- Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
--- error. The call never runs `fn` without the lock. It also releases the lock if a debug hook
--- raises an error [in any instruction](production.md#fork-ctrl-c-exit).
+-- error. `fn` never begins without the lock. The call also releases the lock if a debug hook raises
+-- an error [in any instruction](production.md#fork-ctrl-c-exit).
 --
 -- As `pcall` does, the call returns true and the results of `fn`, whatever these are: if `fn` ends
 -- with `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of
@@ -193,7 +194,7 @@ end
 acquire.add(Client, "client", "lock", with_mode "lock")
 
 --- Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
--- for the writers that queued before it.
+-- for the writers whose keys in etcd are older than its own.
 -- @function client:read_lock
 -- @forms a read lock
 -- @tparam string name
@@ -202,10 +203,10 @@ acquire.add(Client, "client", "lock", with_mode "lock")
 -- @fail as client:lock
 acquire.add(Client, "client", "read_lock", with_mode "read")
 
---- Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
--- before it. A lock of `client:lock` counts as a writer of its name, too. If the owner of a write
--- hold asks for a read lock, it gets the same hold, with `count` + 1. If the owner of a read hold
--- asks for a write lock, the call fails with `deadlock`.
+--- Takes a write lock: like `client:lock`. A writer waits for all readers and writers whose keys in
+-- etcd are older than its own. A lock of `client:lock` counts as a writer of its name, too. If the
+-- owner of a write hold asks for a read lock, it gets the same hold, with `count` + 1. If the owner
+-- of a read hold asks for a write lock, the call fails with `deadlock`.
 -- @function client:write_lock
 -- @forms a write lock
 -- @tparam string name
@@ -237,9 +238,10 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 acquire.add(Client, "client", "multi_lock", with_mode "multi")
 
 --- Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in
--- the order in which they queued. Sends no request. A semaphore and a lock of the same name are
--- independent of each other. If programs use different `n` (see [Changing n](#changing-n)), up to
--- the largest `n` permits are held, and waiters do not always get them in order.
+-- the order in which they queued, except for a [handoff](#handoff). Sends no request. A semaphore
+-- and a lock of the same name are independent of each other. If programs use different `n` (see
+-- [Changing n](#changing-n)), up to the largest `n` permits are held, and waiters do not always get
+-- them in order.
 -- @tparam string name
 -- @tparam count n number of permits, 1 to 1000
 -- @treturn semaphore
@@ -314,7 +316,7 @@ Client.break_lock = queue.break_lock
 --- Asks each member of the option `endpoints` for its state. Each member answers for itself only.
 -- To test whether a majority of the members answers, call `client:ping`.
 -- @treturn {member,...} in the order of `endpoints`
--- @fail closed, forked, context, premature
+-- @fail closed, forked, context, nomem
 function Client:status()
   local loop, message, code = runtime.loop(self._wakeups.chosen)
   if message then
@@ -349,8 +351,7 @@ end
 -- @tfield count audits requests that list the keys of a lease, to find keys that were created late
 -- @tfield count watches watches that were created
 -- @tfield count calls requests of `put`, `get`, `queue` and the like
--- @tfield count batched requests that left in the round trip of another request, because earlier
---   requests were in flight when these were made
+-- @tfield count batched requests that left in the round trip of another request
 -- @tfield count rpcs round trips to etcd: the sum of the requests above, minus `batched`
 -- @tfield count authentications logins that have ended, also those that failed
 -- @tfield count authentication_ms total milliseconds of these logins
@@ -392,7 +393,7 @@ local METRICS_OPTIONS = { labels = { type = "table" } }
 -- @tparam[opt] metrics_options opts
 -- @treturn string
 -- @fail forked
--- @raise for a label that Prometheus does not allow
+-- @raise for a label that Prometheus does not allow, and for `lock`, `le`, `code` and `kind`
 function Client:metrics(opts)
   opts = check.options("client:metrics", opts, METRICS_OPTIONS, {})
   local labels = Metrics.check_labels("client:metrics", opts.labels)
@@ -415,9 +416,9 @@ function Client:metrics(opts)
   }
 end
 
---- Tells whether the client has a session that is known to be alive. The first use of the client
--- creates a session. After the end of a session, the next use creates another one. Sends no
--- request.
+--- Tells whether the client has a session that is known to be alive. The first call that takes a
+-- lock creates a session. After the end of a session, the next such call creates another one. Sends
+-- no request.
 -- @treturn[1] true
 -- @treturn[1] seconds for which the session is alive at least
 -- @treturn[2] false
@@ -496,9 +497,9 @@ function Client:lease()
   return self._core:lease()
 end
 
---- Releases all locks, revokes the lease and stops the I/O thread. Waits at most about 0.5 s for
--- etcd. All later calls of the client and its locks fail with `closed`. Only `close` may be
--- repeated.
+--- Releases all locks, revokes the lease (not during a [lock delay](#lock-delay)) and stops the I/O
+-- thread. Waits at most about 0.5 s for etcd. Later calls of the client that need etcd, and of the
+-- locks that it held, fail with `closed`. `close` may be repeated.
 --
 -- In nginx only the nginx request waits, not the worker. In a phase that does not allow a wait,
 -- `close` returns at once, and the client closes in the background. If a program drops a client

@@ -8,8 +8,8 @@ local loops = require "etcdlock.wait.loop"
 
 local M = {}
 
--- Largest lock delay in seconds. Lock delays are limited, because nothing but break_lock can end
--- one early.
+-- Largest lock delay in seconds. Lock delays are limited, because only an operator can end one
+-- early, for example by break_lock.
 M.LOCK_DELAY_MAX = 300
 
 local WHERE = "etcdlock.connect"
@@ -85,9 +85,9 @@ end
 --   until one answers: behind each address that does not answer, the first lock comes 1.2 s
 --   later
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
---   deletes its keys after that time. It should be at least four times what an answer of etcd
---   takes, and eight times (sixteen with one endpoint) to outlive a member or connection that
---   hangs ([slow etcd](production.md#how-slow-etcd-may-be))
+--   deletes its keys after that time and the `lock_delay`. It should be at least four times what an
+--   answer of etcd takes, and eight times (sixteen with one endpoint) to outlive a member or
+--   connection that hangs ([slow etcd](production.md#how-slow-etcd-may-be))
 -- @tfield[opt=0] seconds lock_delay [lock delay](#lock-delay) of all locks of the client, 0 to 300
 -- @tfield[opt="no limit; in nginx 5"] seconds timeout default of the option `timeout` of a lock
 --   call; `math.huge`: no limit
@@ -110,14 +110,15 @@ end
 -- @tfield[opt=none] string token auth token, instead of `user` and `password`. The client does not
 --   renew it
 -- @tfield[opt=false] boolean allow_plaintext_auth `true`: the client may send a password or token
---   in plain text to another machine; otherwise `connect` fails with `invalid`
+--   in plain text to another machine; without it, such a `connect` fails with `invalid`
 -- @tfield[opt=32] count|false handoff number of holds in a row, 1 to 1000000, for which owners of
 --   this client may [hand a lock off](#handoff) to each other; 1 or `false`: never
 -- @tfield[opt=0.05] seconds handoff_time time after the grant, 0 to 60, after which no hold begins
 --   by handoff
 -- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be unreachable, every call
---   fails with `unavailable` at once, also a call that already waits. The client learns of the
---   outage when a first call fails. A read in the background tells when etcd answers again
+--   that needs etcd, except `client:status`, fails with `unavailable` at once, also one that
+--   already waits. The client learns of the outage when a first request fails. A read in the
+--   background tells when etcd answers again
 -- @tfield[opt=true] boolean env `false`: the client ignores the environment variables
 -- @tfield[opt="detected"] string loop event loop to which waiting calls yield. `"luv"`, `"copas"`:
 --   needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always
@@ -125,8 +126,8 @@ end
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
 --   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
 --   able to write there
--- @tfield[opt="standard error: lost locks and the first leaked one"] logger log function that is
---   called with each [event](observability.md#the-log)
+-- @tfield[opt="standard error (nginx: error log): lost locks, the first leaked one"] logger log
+--   function that is called with each [event](observability.md#the-log)
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the further events and logs their number
 -- @tfield[opt=none] patterns metrics how locks are [labelled](observability.md#metrics) in
@@ -191,8 +192,8 @@ M.OPTIONS = {
   metrics = { check = check_metrics_types },
 }
 
--- Returns true if a client, which has a user if `has_user`, may be given `password`. Otherwise
--- returns nil, message, "invalid".
+-- Returns true if the client has a user (`has_user`) and the value of `password` is allowed.
+-- Otherwise returns nil, message, "invalid".
 function M.check_password(where, has_user, password)
   local option = M.OPTIONS.password
   if not has_user then

@@ -108,8 +108,8 @@ function Election:leader()
   return leader.value, leader.key, leader.token
 end
 
---- Creates an observer, which reports the current leader, then each change of the leader or its
--- value, when nobody leads any more, and when it is unknown who leads. Sends no request.
+--- Creates an observer, which reports the current leader, then changes of the leader or its value,
+-- when nobody leads any more, and when it is unknown who leads. Does not wait for etcd.
 --
 -- The call returns four values, as Lua's `for` needs them. Outside a `for`, put the call in
 -- parentheses, which leaves only the observer, as in `table.insert(list, (election:observe()))`.

@@ -12,8 +12,8 @@ local M = {}
 -- Sends a transaction that etcd applies only while the lock's key exists. add_operations(txn) adds
 -- the guard and the operations. If etcd has applied the transaction, returns the results, nil, nil,
 -- and the store revision. Otherwise returns nil, message, code; a fourth result of true means that
--- certainly nothing was written. The message names the lock, `method`, which is the name of the
--- call, and `keys`, the list of its keys.
+-- certainly nothing was written. The message about a failed request names the lock, `method`, which
+-- is the name of the call, and `keys`, the list of its keys.
 local function send(self, method, keys, add_operations)
   if not self:_left() then
     return nil, self:_not_held()
@@ -289,7 +289,8 @@ end
 -- @treturn true
 -- @fail lost, not_held, or a request error: after `lost`, `not_held` and `context` the value is
 --   unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
---   never after a later `proclaim` of the same hold, and never after the end of the hold
+--   never after a later `proclaim` of the same hold has succeeded, and never after the key of the
+--   hold was deleted
 -- @raise for a lock that is not a leader's
 function M:proclaim(value)
   self:_check_leader "lock:proclaim"
@@ -311,8 +312,8 @@ function M:proclaim(value)
   return results and true or nil, message, code
 end
 
--- Makes the lock a read lock for this client. A transaction must then make it one in etcd. May be
--- repeated. Other owners get read locks only after the last step. This hold cannot write then.
+-- Makes the lock a read lock for this client, so that it can no longer write. A transaction must
+-- then make it one in etcd; only after that do other owners get read locks. May be repeated.
 local function become_reader(self)
   self._downgrade = "unconfirmed"
   self._client._held_locks:downgrade(self)
@@ -321,16 +322,15 @@ local function become_reader(self)
 end
 
 --- Turns a write hold into a read hold, so that other readers may hold the lock at the same time.
--- No other writer gets the lock in between. Token and key stay the same. Unless the call fails with
--- `invalid`, the lock is a read lock from the start of the call. If the call fails with
--- `unavailable`, repeat it, because other readers may still be blocked. An earlier write of unknown
--- outcome is never applied after other readers have got the lock.
+-- No other writer gets the lock in between. Token and key stay the same. If the lock is held with
+-- count 1, it is a read lock from the start of the call. If the call fails with `unavailable`,
+-- repeat it, because other readers may still be blocked. An earlier write of unknown outcome is
+-- never applied after other readers have got the lock.
 -- @function lock:downgrade
 -- @treturn true
 -- @fail lost, not_held, or a request error: `invalid` if the count is above 1, because the other
--- users
---   of the hold rely on a write lock
--- @raise for a lock that is not a write lock
+--   users of the hold rely on a write lock
+-- @raise for a lock that is neither a write lock nor a read lock
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
     local text = "lock:downgrade: %s is not a write lock; take it with client:write_lock"

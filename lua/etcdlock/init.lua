@@ -1,5 +1,6 @@
 --- Distributed locks stored in etcd: fair, fenced and reentrant. If a holder crashes, etcd releases
--- its lock after the TTL. A holder can ask at any time whether it still holds the lock.
+-- its lock when the lease of its client ends. A holder can ask at any time whether it still holds
+-- the lock.
 --
 -- A call that fails at run time returns nil, message, code. Misuse (a wrong type, an unknown
 -- option) raises an error. Times are seconds; fractions are allowed.
@@ -129,8 +130,9 @@ function M.with_lock(name, opts, fn)
 end
 
 --- Joins several results of `client:metrics` into one page. Values with the same name and labels
--- are added up. Of ages the largest counts, of the times of sessions and of
--- `etcdlock_leader_known` the smallest.
+-- are added up. Exceptions: of ages the largest counts, of `etcdlock_leader_known` the smallest,
+-- and of the times of sessions the smallest, without the 0 of a client that has no session.
+-- `etcdlock_build_info` stays 1.
 -- @tparam {string,...} texts
 -- @treturn string
 -- @fail never
@@ -154,28 +156,30 @@ M.traceback = coroutines.get_traceback
 -- @table code
 -- @field timeout the timeout passed before the lock was free, or before the event for which the
 --   call waits
--- @field locked a try found that another owner holds the lock
--- @field deadlock the wait would never end, because an owner in this process holds the lock
+-- @field locked a try found that the lock is taken: it is held, or another owner queues for it
+-- @field deadlock the wait would never end, because an owner in this process holds the lock or
+--   waits for it
 -- @field not_held the hold was released before; from `break_lock`: no entry with the given token
 --   holds the lock
 -- @field lost the hold, or the key of the waiter, was lost
 -- @field unread the last read of the key under this hold failed, so it is not known what a write
 --   would replace: read the key again
 -- @field cancelled `pending:cancel()` has cancelled the wait
--- @field closed the client was closed
+-- @field closed the client, or the observer, was closed
 -- @field unavailable etcd is unreachable, or did not answer in time; for a write also: etcd may
 --   have applied it
 -- @field unauthenticated etcd requires a user, a client certificate, or a valid password or token
 -- @field denied the user lacks the permission, or etcd requires a client certificate
--- @field no_space etcd's database is full, and the call has changed nothing
+-- @field no_space etcd's database is full, and the lock was not taken
 -- @field invalid a value is not allowed, or etcd rejects the request
 -- @field conflict another cluster answers than at first, or the cluster was wiped or restored from
 --   a backup: create a new client
--- @field context this place in nginx or in an event loop does not allow a wait
--- @field premature in nginx: the worker is exiting, and its timers can no longer take a lock or
---   wait for one
+-- @field context this place in nginx or in an event loop does not allow the call, or nginx's worker
+--   cannot use the socket that wakes its requests
+-- @field premature in nginx: the worker is exiting, and its timers can no longer take a lock, nor
+--   wait for a lock, a loss or a leader
 -- @field forked this process is a forked child, and the client belongs to its parent
--- @field protocol the server does not speak the API of etcd 3
+-- @field protocol the server does not speak the API of etcd 3, or omits parts of an answer
 -- @field nomem out of memory, threads or descriptors
 
 --- The reason for which a hold was lost, as `lock:on_lost` and `lock:wait_lost` report it.

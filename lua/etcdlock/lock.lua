@@ -105,11 +105,11 @@ function Lock:remaining()
 end
 
 --- Returns the fencing token: the create_revision of the lock's key. A later hold never has a
--- smaller token, and a later hold of another client has a larger one. If a holder stores its token
--- in a resource [before it reads there](tutorial.md#6-fencing), the resource can refuse late writes
--- of earlier holders. Owners of one client that [hand the lock off](#handoff) to each other have
--- the same token. Several readers, or several permits of a semaphore, are held at the same time, so
--- a resource must accept their tokens in any order.
+-- smaller token, and a later hold of another client has a larger one. Exception: several readers,
+-- or several permits of a semaphore, are held at the same time, so a resource must accept their
+-- tokens in any order. If a holder stores its token in a resource [before it reads
+-- there](tutorial.md#6-fencing), the resource can refuse late writes of earlier holders. Owners of
+-- one client that [hand the lock off](#handoff) to each other have the same token.
 -- @treturn token
 -- @fail never
 function Lock:token()
@@ -181,10 +181,10 @@ end
 
 -- ---- the count ----
 -- A debug hook may raise an error in each instruction (Ctrl-C, a limit of instructions). So one
--- assignment changes the count, and what follows from it can be repeated.
+-- assignment changes the count, and all other steps can be repeated.
 
--- Ends the hold, and has the core delete the key. Returns whether the lock was held. The first
--- result of repeated calls is the right one.
+-- Ends the hold, and has the core release the key. Returns whether the lock was held. If this
+-- function is called again, the result of its first call is the right one.
 local function release(self)
   local client = self._client
   if self._loss_number then
@@ -273,27 +273,27 @@ function Lock:_confirm(count, was_held)
 end
 
 --- Decrements the count. If the count is then 0, the call releases the lock: the client deletes the
--- lock's key, or hands the key to the next waiter of the same client. The call waits up to 2 s for
--- etcd's confirmation. If a wait is impossible, as in some phases of nginx, the call sends the
--- request and returns true at once.
+-- lock's key, hands it to the next waiter of the same client, or keeps it (option `linger`). The
+-- call waits up to 2 s for etcd's confirmation. If a wait is impossible, as in some phases of
+-- nginx, the call sends the request and returns true at once.
 --
 -- At count 0 the lock counts as released from the start of the call, whatever the call returns. The
 -- call never deletes the key of another client, so it may be repeated. In Lua 5.4, a
--- `local lock <close>` is released at the end of its scope. If the lock was released because its
+-- `local lock <close>` is unlocked at the end of its scope. If the lock was released because its
 -- nginx request ended, the call returns true.
 -- @treturn true
 -- @fail not_held, lost, or a request error: `not_held` if the lock was released before the call;
---   `lost` if it was lost before the call; `unavailable` if etcd has not confirmed the release
---   within 2 s. The release then goes on in the background
+--   `lost` if it was lost before; `unavailable` if etcd has not confirmed the release within 2 s.
+--   The release then goes on in the background
 -- @raise never
 function Lock:unlock()
   return self:_confirm(self:_leave())
 end
 
 --- Gives up the leadership: `unlock` for a leader. If etcd did not answer a request of `campaign`
--- in time, etcd may apply that request after `resign`, and so create another key. Observers then
--- report this candidate as leader again, with another token, until its client has found and deleted
--- that key. While etcd answers, this takes at most about 8 s.
+-- in time, etcd may apply that request after `resign`, and so create another key. Observers may
+-- then report this candidate as leader again, with another token, until its client has found and
+-- deleted that key. While etcd answers, this takes at most about 8 s.
 -- @treturn true
 -- @fail as lock:unlock
 -- @raise for a lock that is not a leader's
@@ -325,13 +325,13 @@ end
 
 --- Registers a function that is called once if the lock is lost. The function never runs by itself
 -- or on another thread, but in a later call of the same client: `held` or `check` of a lost lock,
--- any call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
--- `on_lost` runs the function at once.
+-- any call that takes a lock, or a call (except `unlock`) that waits in an event loop, or blocks
+-- for more than 0.2 s. If the lock is lost already, `on_lost` runs the function at once.
 --
 -- Such a call runs the `on_lost` functions of all lost locks. The locks come in the order in which
 -- their first functions were registered. If a function raises an error, the call runs the remaining
 -- functions and then raises the first error. In nginx, a call runs only the functions of locks that
--- belong to its own nginx request or to no nginx request.
+-- end with its own nginx request, or with none.
 -- @tparam listener fn called with the lock and the reason
 -- @treturn true
 -- @fail not_held: if the lock was released before
@@ -347,8 +347,9 @@ end
 --- Waits until the lock is lost.
 -- @tparam[opt] seconds timeout time to wait; nil: no limit
 -- @treturn reason
--- @fail timeout, not_held, closed, forked, context, premature: `not_held` if the lock was released
---   before the call or during the wait
+-- @fail timeout, not_held, closed, forked, context, premature, nomem: `not_held` if the lock was
+--   released before the call or during the wait
+-- @raise for a negative `timeout`
 function Lock:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
   local message, code = self:_find_fork()
@@ -402,12 +403,13 @@ check.methods(Lock, "lock")
 --   _linger          seconds
 --   _value           the option `value`; nil after the grant
 --   _given_owner     the option `owner`; nil: the owner is the running coroutine
---   _call            the last call that takes the lock for a function (a Call of acquire.lua), has
---                    taken it, again or for the first time, and has not ended. Its field `_call` is
---                    the one before. Of a lock that is not held yet: the call that takes it
+--   _call            the last with_lock call (a Call of acquire.lua) that has taken the lock and
+--                    has not ended. Its field `_call` is the one before. Of a lock that is not held
+--                    yet: the with_lock call that takes it
 --   _started_at      time of the call (core.now); nil: neither a log nor metrics
 --   _stops_loop      true if a wait for this lock would stop an nginx worker or an event loop
---   _must_share      result of HeldLocks:must_share
+--   _must_share      true: this read lock must not wait behind a writer, see must_share in
+--                    held_locks.lua
 --   _holder_label, _holder_read_at  value of the holder's key that the core has read last, and when
 --                    the core has read it (core.now)
 --   _binding         result of runtime.bind; nil outside nginx

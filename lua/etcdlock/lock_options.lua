@@ -15,7 +15,8 @@ local VALUE_MAX = 4096 -- bytes
 --   answered this client. Then it fails with `unavailable` when it is known why no endpoint can be
 --   reached (connections are refused, for example): after 5 s or later, at the latest after 30 s.
 --   With and without a limit, it fails with `unavailable` if etcd's answers
---   [take too long](production.md#how-slow-etcd-may-be) for the TTL
+--   [take too long](production.md#how-slow-etcd-may-be) for the TTL, and in an outage if the client
+--   has the option `fail_fast`
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works. If the
 --   process is stopped (SIGSTOP), `held()` is false in time, too, but the next waiter gets the lock

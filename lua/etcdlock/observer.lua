@@ -1,9 +1,10 @@
 --- An observer of an election: it reports the leader and the leader's value whenever one of
 -- them has changed, and reports when nobody leads any more, or when it is unknown who leads.
 --
--- The core counts the changes below the election's name that etcd's watch reports. After a change
--- the observer reads the leader from etcd, so that in the end it always reports the newest leader.
--- If several changes come before one read, the observer reports them as one.
+-- The core counts the changes below the election's name that etcd's watch reports; while the leader
+-- is known, only those of its key. After a change the observer reads the leader from etcd, so that
+-- in the end it always reports the newest leader. If several changes come before one read, the
+-- observer reports them as one.
 --
 -- Several coroutines may read at the same time. So the observer uses an answer only if it has used
 -- no other answer since it sent the request. Reads are linearizable, so each answer that is used is
@@ -57,8 +58,8 @@ end
 
 -- Returns the time (core.now) at which a read ends that begins at `now`, when `left` seconds are
 -- left of the call. It ends when it becomes unknown who leads, so that `next` reports that in time.
--- But if no read has failed, for example after a pause of the program, etcd gets at least
--- TTL / READ_DIVISOR to answer.
+-- But if no read has failed, for example after a pause of the program, or if that time has passed,
+-- etcd gets at least TTL / READ_DIVISOR to answer, within the limits of the call.
 local function get_read_end(self, now, left)
   local expiry = self._is_reported_unknown and math.huge or get_expiry(self)
   if not self._failure or now >= expiry then
@@ -204,14 +205,15 @@ end
 -- leader, or `false`, without an age, also if nothing has changed.
 -- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
 --   0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd
---   is unreachable. But if etcd has never answered this client, it fails with `unavailable` as
---   `client:lock` does
+--   is unreachable, unless the client has the option `fail_fast`. But if etcd has never answered
+--   this client, it fails with `unavailable` as `client:lock` does
 -- @treturn string|false value of the leader
 -- @treturn string|nil key of the leader
 -- @treturn token|nil token of the leader
 -- @treturn seconds|nil age of the report
--- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after `timeout`
---   and `unavailable` (etcd is unreachable) the program may call `next` again
+-- @fail timeout, or a request error: after `timeout` and `unavailable` (etcd is unreachable) the
+--   program may call `next` again
+-- @raise for a negative `timeout`
 function Observer:next(timeout)
   check.seconds("observer:next", "timeout", timeout)
   local usable, message, code = self._client._core:usable()
@@ -268,7 +270,7 @@ function Observer:__call()
   return value, key, token, unknown_for
 end
 
---- Closes the observer: every later call fails with `closed`, also a call that waits now. `close`
+--- Closes the observer: every later `next` fails with `closed`, also one that waits now. `close`
 -- may be repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also
 -- after `break`. In other versions of Lua the observer is closed when Lua collects it.
 -- @treturn true

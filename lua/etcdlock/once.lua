@@ -1,6 +1,6 @@
 --- Runs of a job once in each period, on all machines together. A key in etcd, the record,
--- describes the last successful run of the job. It is read and written while the lock of the job is
--- held. `client:once` and `etcdlock run --once-per` both use this module, so they share records and
+-- describes the last successful run of the job. Only a holder of the lock of the job writes it.
+-- `client:once` and `etcdlock run --once-per` both use this module, so they share records and
 -- rules.
 -- @submodule client
 local Lock = require "etcdlock.lock"
@@ -148,9 +148,9 @@ function M.start(client, name, length)
 end
 
 -- Takes the lock with the options `opts` of client:lock, for a run. The wait ends with the period,
--- unless the call or the client has a timeout: so an outage of etcd neither skips the run nor moves
--- it into the next period. `call` is the Call of acquire.lua that takes the lock for a function, or
--- nil. Returns the lock; or nil, message, code.
+-- unless the call or the client has a timeout: so an outage within the period does not skip the
+-- run, and none moves it into the next period. `call` is the Call of acquire.lua that takes the
+-- lock for a function, or nil. Returns the lock; or nil, message, code.
 function Run:take(opts, call)
   local asked = Lock.new(self._client, "lock", self._name)
   asked._default_timeout = get_time_left(self._started, self._length)
@@ -197,8 +197,8 @@ function Run:check(lock)
 end
 
 -- Writes `text` as the record. If etcd does not answer, or its database is full, tries again, until
--- the hold deadline that holds at the first attempt has passed. Returns true; or nil, message,
--- code, and true if the outcome is unknown.
+-- the hold deadline that holds at the first attempt has passed; with the option fail_fast, tries
+-- only once. Returns true; or nil, message, code, and true if the outcome is unknown.
 local function write(self, lock, text)
   local ends, is_unknown = core.now() + lock:remaining(), nil
   while true do
@@ -277,7 +277,7 @@ end
 -- @tparam period period length of the period: 1 or more seconds, such as 86400 for a day; `"ever"`:
 --   `fn` runs once, and never again
 -- @tparam[opt] lock_options opts `timeout`: if neither the call nor `connect` has one, the wait
---   lasts until the period ends
+--   lasts until the period ends; in nginx, at most 5 s
 -- @tparam body fn called with the lock
 -- @treturn[1] true `fn` has run, and the run is recorded
 -- @treturn[1] any results of `fn`
@@ -322,7 +322,8 @@ end
 -- @tfield count pid process ID of the client
 
 -- Returns the list of the runs whose names begin with `prefix`; or nil, message, code. A slash in
--- `prefix` may be "/" or "%2F" in the keys, so the range is that of the text before the first one.
+-- `prefix` may be "/" or "%2F" in the keys, and "%" may be "%25". So the range is that of the text
+-- before the first of these characters.
 local function read_runs(client, snapshot, prefix)
   local own, found, runs = client._prefix, {}, {}
   local from, to = snapshots.range_of(own .. prefix:match "^[^%%/]*")
@@ -349,7 +350,7 @@ end
 --- Returns the last successful run of each job of `client:once` and `etcdlock run --once-per` whose
 -- name begins with `prefix`, as recorded at one revision, also those of clients with a longer
 -- prefix. The etcd user needs permission to read all keys that begin with the client's prefix and
--- the part of `prefix` before its first slash; otherwise the call fails with `denied`.
+-- the part of `prefix` before its first `/` or `%`; otherwise the call fails with `denied`.
 -- @function client:runs
 -- @tparam[opt=""] string prefix
 -- @treturn {run,...} sorted by name

@@ -373,17 +373,18 @@ end
 -- candidate.
 -- @table entry
 -- @tfield[opt] boolean held true: the entry holds the lock; false: the entry waits; nil: unknown.
---   It is unknown only for a multi-lock that is first in this queue, if the queues of its other
---   names cannot be read
+--   It is unknown only for a multi-lock that is first in this queue, if its other names, or the
+--   queues of these, cannot be read
 -- @tfield token token fencing token
 -- @tfield string lease lease ID in hex
--- @tfield mode mode mode of the lock; `leader` for each candidate of an election
--- @tfield[opt] count permits `n` of the semaphore, as this client uses it
+-- @tfield mode mode mode of the lock; `leader` for a candidate of an election, unless it is one of
+--   Go or etcdctl with an empty value
+-- @tfield[opt] count permits `n` of the semaphore, as the client of the entry uses it
 -- @tfield string key key in etcd
 -- @tfield[opt] string host host name of the client's machine
 -- @tfield[opt] count pid process ID of the client
 -- @tfield[opt] time since time at which the client asked for the lock
--- @tfield[opt] owner owner the option `owner`, if it is a string or a number
+-- @tfield[opt] string owner the option `owner` as text, if it is a string or a number
 -- @tfield[opt] seconds lock_delay the option `lock_delay`
 -- @tfield[opt] string value the option `value`; for a candidate of an election, the value of the
 --   candidate; if another kind of client wrote the key, the value of the key

@@ -17,9 +17,9 @@ Semaphore.__name = "etcdlock.semaphore"
 --
 -- If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 -- fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
--- coroutine may unlock a permit. A coroutine that holds all `n` permits itself then waits for ever,
--- unless it gives a `timeout`. One exception: if earlier phases of the same nginx request hold all
--- permits, the call fails with `deadlock`.
+-- coroutine may unlock a permit. A coroutine that holds all `n` permits itself then waits until its
+-- `timeout` ends, or for ever without one. One exception: if earlier phases of the same nginx
+-- request hold all permits without `max_hold`, the call fails with `deadlock`.
 -- @function semaphore:lock
 -- @forms a permit
 -- @tparam[opt] lock_options opts without `linger`

@@ -192,9 +192,10 @@ end
 
 -- ---- other processes ----
 
---- Creates a client that counts as a client of another process. A call of the program that waits
--- for a lock of this client fails with `timeout`, and not with `deadlock`. The functions of this
--- module never make calls of this client fail. Starts etcd if `testing.start` was not called.
+--- Creates a client that counts as a client of another process. A call of the program that asks for
+-- a lock of this client waits, and does not fail with `deadlock`. Of the functions of this module,
+-- only `pause` and `stop` affect calls of this client. Starts etcd if `testing.start` was not
+-- called.
 -- @tparam[opt] connect_options opts as for `etcdlock.connect`
 -- @treturn client
 -- @fail as etcdlock.connect, etcdlock.testing.start
@@ -250,7 +251,7 @@ local function check_word(where, field, value, words)
 end
 
 --- Makes the program lose all its holds of `name` now. When the call returns, `held` of these locks
--- returns false, the `on_lost` functions have run, and the name is free.
+-- returns false, the `on_lost` functions have run, and the keys of these holds are deleted.
 --
 -- For `deleted`, `replaced` and `max_hold`, etcd and the client do what the reason says. For the
 -- other reasons, the key is deleted and the lock reports the reason; the option `log` reports
@@ -339,8 +340,9 @@ function M.fail(call, outcome, fn, nth)
   return pass_on(results)
 end
 
---- Calls `fn`. All calls in it that need etcd fail with `unavailable` at once, as in an outage that
--- is shorter than the TTL: the program keeps its holds, and no write is applied.
+--- Calls `fn`. All [calls in it that may fail](testing_your_code.md#5-one-failure) with
+-- `unavailable` do so at once, as in an outage that is shorter than the TTL: the program keeps its
+-- holds, and no write is applied.
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never
@@ -387,8 +389,8 @@ end
 -- so on. After each run, `is_right` tells whether the data are right.
 --
 -- `is_right` gets the results of `fn` as `pcall` returns them: true and the results, or false and
--- the error. If the data are wrong, or are not what `fn` has returned, it raises an error, or
--- returns false or nil, and a message. A lock that is still held after that is a fault, too: `fn`
+-- the error. If the data are wrong, or are not what `fn` has returned, it raises an error, returns
+-- false, or returns nil and a message. A lock that is still held after that is a fault, too: `fn`
 -- has forgotten it, perhaps on the path of a failure. It is unlocked before the next run.
 --
 -- `fn` first brings the data into their initial state, by a client of `testing.connect`, whose

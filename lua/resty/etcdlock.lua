@@ -7,7 +7,7 @@
 -- The differences: waiters get the lock in the order in which they queued, and are woken instead of
 -- polling. The options step, ratio and max_step are accepted and ignored. If a lock has expired,
 -- unlock does not release it for its next holder. If a request ends without unlock, its lock ends
--- with it.
+-- with it, if it was taken where code can wait.
 -- @module resty.etcdlock
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
@@ -39,7 +39,7 @@ end
 -- @table resty_options
 -- @tfield[opt=30] seconds exptime time after which a lock ends by itself; 0: it does not
 -- @tfield[opt=5] seconds timeout time to wait, at most `exptime`; 0 or less: do not wait
--- @tfield[opt="that of `connect`"] client client a client of etcdlock
+-- @tfield[opt="that of the module"] client client a client of etcdlock
 -- @tfield[opt] any step ignored, because waiters do not poll
 -- @tfield[opt] any ratio ignored
 -- @tfield[opt] any max_step ignored
