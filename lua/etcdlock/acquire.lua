@@ -224,9 +224,9 @@ local function finish(lock, ok, message, code)
   return fail(lock, message .. other_permits, code)
 end
 
--- Returns nil, message, code if the request must not start. If it may, returns the event loop in
--- which the call waits; nil: it blocks. Where a wait would stop an nginx worker or an event loop,
--- only a try may start, and get_try_timeout gives it little time.
+-- Returns the event loop in which the call waits; nil: it blocks. If the request must not start,
+-- the second and third result are message, code; else nil. Where a wait would stop an nginx worker
+-- or an event loop, only a try may start, and get_try_timeout gives it little time.
 local function find_loop(lock)
   local client = lock._client
   local loop, message, code = runtime.loop(client._wakeups.chosen)
@@ -253,8 +253,8 @@ function M.wait(where, lock, opts)
   local held = lock._client._held_locks:find_reentrant(lock)
   if held then
     if not lock._call then
-      -- Nothing follows but the return. So an error that a debug hook raises in this call leaves
-      -- the count as it was.
+      -- Nothing follows but the return. So if a debug hook raises an error in this call, and not
+      -- just before the return, the count is as it was.
       held._count = held._count + 1
     end
     return held

@@ -1,6 +1,7 @@
 --- Checks of arguments. A wrong type or an unknown option is misuse and raises an error, with the
--- position of the line that called etcdlock. For a value that is not allowed, a check returns nil,
--- message, "invalid". The messages name the field and show its value, unless the value is a secret.
+-- position of the line that called etcdlock. For a value that is not allowed, most checks return
+-- nil, message, "invalid". The messages name the field and show its value, unless the value is a
+-- secret.
 local quote = require("etcdlock.text").quote
 local escape = require("etcdlock.text").escape
 local to_string = require("etcdlock.text").to_string
@@ -58,7 +59,8 @@ local RESTY = HERE and HERE:gsub("etcdlock/$", "resty/etcdlock.lua")
 -- Name of the code that this library compiles with `load`.
 M.CHUNK = "=etcdlock"
 
--- Returns true if `info` (debug.getinfo) is a function of this library, or of C, such as pcall.
+-- Returns true if `info` (debug.getinfo) is a function of this library, or of C, such as pcall, or
+-- stands for a tail call (Lua 5.1).
 local function is_own_code(info)
   return info.what == "tail" or info.what == "C" or info.source == M.CHUNK
     or info.source == RESTY or info.source:sub(1, #HERE) == HERE

@@ -86,10 +86,11 @@ local function conclude(call, ok, ...)
 end
 
 -- Calls way(call, fn, ...) and returns the results. If `way` raises an error, or its coroutine is
--- closed, calls call:__close(). In Lua 5.4 `call` is a to-be-closed variable, so no pcall is
--- needed: an error passes through unchanged, and its stack still exists in the handler of an outer
--- xpcall. There are two such variables, because an error of a debug hook may end the first
--- __close. `load` compiles this function, because `<close>` is a syntax error before Lua 5.4.
+-- closed, calls call:__close(), except in a coroutine of Lua 5.1. In Lua 5.4 `call` is a
+-- to-be-closed variable, so no pcall is needed: an error passes through unchanged, and its stack
+-- still exists in the handler of an outer xpcall. There are two such variables, because an error of
+-- a debug hook may end the first __close. `load` compiles this function, because `<close>` is a
+-- syntax error before Lua 5.4.
 local call_and_close = coroutine.close and load([[
   return function(way, call, fn, ...)
     local second <close> = call
@@ -161,13 +162,13 @@ end
 --                                 long as `fn` runs; nil in the main coroutine of Lua 5.4
 --   leave(call)                   called after `fn` has returned. It must not wait
 --   __close(call)                 called in place of `leave` if an error is raised anywhere, or (in
---                                 Lua 5.4) the coroutine is closed; also called after `leave`. Does
---                                 nothing after a complete `leave`
+--                                 Lua 5.4) the coroutine is closed; in Lua 5.4 also called after
+--                                 `leave`. Does nothing after a complete `leave`
 --   report(call, traceback, err)  see below
 -- A debug hook may raise an error in each instruction of Lua code (Ctrl-C, a limit of
 -- instructions), also in these functions. After an incomplete `leave` or `__close`, `__close` is
--- called again. So after one such error, `leave` was completed. Exception: if `fn` has raised an
--- error in a coroutine of Lua 5.1, there is only one call of `__close`.
+-- called again. So after one such error, `leave` was completed. Exceptions, in a coroutine of Lua
+-- 5.1: after an error in `begin`, `__close` is not called; after an error of `fn`, only once.
 --
 -- An error of `fn` is raised again, as the same object. If that loses the traceback of the error,
 -- call:report(traceback, error) is called first, except if a nested call_with_cleanup has already

@@ -16,7 +16,7 @@ local to_string = require("etcdlock.text").to_string
 local HeldLocks = {}
 HeldLocks.__index = HeldLocks
 
--- The owner of calls in the main coroutine. In nginx these are all calls in a phase that cannot
+-- The owner of calls in the main coroutine. In nginx these are the calls in most phases that cannot
 -- wait, of any request. The table is private, so no caller can pass it as the option `owner`.
 local MAIN = {}
 

@@ -126,8 +126,8 @@ end
 --   host, pid, since, owner, value  as in the label of this lock. A candidate of an election, and
 --             another program's lock, have no label: then `value` is the value of the key
 --   ago       seconds since the label was read
---   is_multi  true if this lock is a multi-lock. A multi-lock may be first in this queue and still
---             wait for another of its names; otherwise nil
+--   is_multi  true if this lock is a multi-lock; else nil. A multi-lock may be first in this queue
+--             and still wait for another of its names
 
 --- Returns the holder whose key has the value `text`, which was read `ago` seconds ago.
 function M.read_holder(text, ago)

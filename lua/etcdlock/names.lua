@@ -117,8 +117,8 @@ function M.quote(lock)
   return quote(M.full_name_of(lock))
 end
 
---- Returns the beginning of a message about a lock with this mode and full name, as the C core
--- writes it: `lock "x"`, or `semaphore "x"` for a permit.
+--- Returns the beginning of a message about a lock with this mode and full name, in the words of
+-- the C core: `lock "x"`, or `semaphore "x"` for a permit.
 function M.describe(mode, full_name)
   return (mode == "permit" and "semaphore " or "lock ") .. quote(full_name)
 end

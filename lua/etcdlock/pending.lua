@@ -25,9 +25,10 @@ local function unpoll(fd)
   end
 end
 
--- The waiter that Wakeups:expect (waits.lua) wakes when the wait for a pending lock ends. It makes
--- cqueues forget the descriptor. A waiter references the Wakeups object of the client, and not the
--- pending lock: otherwise Lua could not collect a pending lock that the program no longer uses.
+-- The waiter that `arm` registers with Wakeups:expect (waits.lua). When the wait for a pending lock
+-- ends, it is woken, and makes cqueues forget the descriptor. A waiter references the Wakeups
+-- object of the client, and not the pending lock: otherwise Lua could not collect a pending lock
+-- that the program no longer uses.
 local Waiter = {}
 Waiter.__index = Waiter
 
@@ -216,9 +217,9 @@ check.methods(Pending, "pending")
 
 -- ---- for acquire.lua ----
 
--- Creates a pending lock for the core's lock `core_lock`. When the core lock is decided,
--- on_outcome(ok, message, code) is called once with the outcome, and returns the results of `step`.
--- As long as the core lock is not decided, each `step` calls on_outcome(nil).
+-- Creates a pending lock for the core's lock `core_lock`. When the core lock is decided, or the
+-- wait is cancelled, on_outcome(ok, message, code) is called once with the outcome, and returns the
+-- results of `step`. As long as the core lock is not decided, each `step` calls on_outcome(nil).
 function Pending.new(wakeups, core_lock, on_outcome)
   local self = setmetatable({ _wakeups = wakeups }, Pending)
   begin_wait(self, core_lock, on_outcome)
