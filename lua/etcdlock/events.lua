@@ -152,8 +152,8 @@ function Events.new(core_client, options, metrics)
   local self = setmetatable({
     --- True if the client has a log function or metrics. Constant.
     is_on = is_on,
-    --- True if calls of the program deliver events: always in nginx, because losses go to its error
-    -- log. Constant.
+    --- True if calls that take a lock or wait deliver events: always in nginx, because losses go to
+    -- its error log. Constant.
     is_heard = is_on or runtime.advises,
     _core = core_client,
     _log = options.log,
@@ -401,7 +401,7 @@ end
 
 -- ---- events that calls of the library report ----
 
--- Passes `event` to the log function; without one, to the place for advice.
+-- Passes `event` to the log function; without one, to runtime.advise.
 local function log_or_advise(self, event)
   if self._log then
     call_log(self, event)

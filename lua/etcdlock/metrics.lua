@@ -28,7 +28,7 @@ local BOUNDS = {
 }
 
 -- Each entry: a field of client:stats, the name of the metric without "etcdlock_", the help text,
--- and how many units of the field one unit of the metric has (1).
+-- and how many units of the field one unit of the metric has (nil: 1).
 local COUNTERS = {
   { "acquired", "acquisitions_total", "Locks acquired." },
   { "failed_attempts", "request_failures_total",
@@ -124,7 +124,7 @@ function Metrics.new(option, prefix)
     _started = setmetatable({}, { __mode = "k" }),
     -- The observers of elections -> the full name of the election. The references are weak, too.
     _observers = setmetatable({}, { __mode = "k" }),
-    -- The same series in the order in which they were added.
+    -- The series of `_series` in the order in which they were added.
     _list = {},
   }, Metrics)
 end
@@ -148,7 +148,7 @@ local function find_series(self, label)
   return series
 end
 
--- Returns the figures for a lock. Its label begins with the client's prefix, as its full name does.
+-- Returns the figures for a lock. Its label, unless it is OTHER, begins with the client's prefix.
 local function series_of(self, full_name, mode)
   local label = self._label_of(full_name:sub(#self._prefix + 1), mode)
   return find_series(self, label and self._prefix .. label or OTHER)

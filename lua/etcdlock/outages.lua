@@ -18,7 +18,7 @@ function Outages.new()
     --   key          see key_of
     --   message      error text of the last failure
     --   count        number of failures that are not reported yet
-    --   failed_at    when the last of them happened (core.now)
+    --   failed_at    when the first failure of the last add_failures happened (core.now)
     --   reported_at  when the cause was last reported (core.now)
     _causes = {},
     -- True if a failure was reported, and not yet that etcd answers again.
@@ -45,7 +45,7 @@ local function find_cause(self, key)
   return cause
 end
 
---- Records `count` failed requests with the error text `message`, the last of them `ago` seconds
+--- Records `count` failed requests with the error text `message`, the first of them `ago` seconds
 -- ago.
 function Outages:add_failures(message, count, ago)
   local cause = find_cause(self, Outages.key_of(message))
@@ -60,8 +60,8 @@ function Outages:add_recovery(outage, ago)
   self._recovery, self.is_active = { at = core.now() - ago, outage = outage }, true
 end
 
--- Moves the failures that are due to events. Returns the list of the events, and the number of the
--- failures that are not due.
+-- Returns a list of events that report the failures whose report is due, and the number of the
+-- other failures.
 local function take_failures(self, is_final)
   local now, events, kept, left = core.now(), {}, {}, 0
   for _, cause in ipairs(self._causes) do
