@@ -2,23 +2,23 @@
 --
 -- If a request ends without `close` of its client, only the garbage collector ends the client: its
 -- threads, its descriptors and its lease. Lua collects garbage only while Lua code runs, so an idle
--- worker would keep such clients. Therefore timers run the collector in small steps: first one
--- collection a second, later one a minute. The interval grows because a client that is not
--- collected is probably in use, for example kept by a module of the program.
+-- worker would keep such clients. Therefore timers run the collector in small steps: CYCLES
+-- collections, first every second, later every minute. The interval grows because a client that is
+-- not collected is probably in use, for example kept by a module of the program.
 local M = {}
 
 local ngx = rawget(_G, "ngx")
 
 local STEP_KB = 64 -- size of one collector step: it takes a fraction of a millisecond
 local STEP_PAUSE = 0.01 -- seconds between two steps
-local PAUSE, PAUSE_MAX = 1, 60 -- seconds between two collections; doubles up to PAUSE_MAX
+local PAUSE, PAUSE_MAX = 1, 60 -- seconds before the next collections; doubles up to PAUSE_MAX
 -- Number of collections in a row: the first one finalizes a client, the second one frees it.
 local CYCLES = 2
 
 -- Number -> core client. Weak values, because Lua removes them before it calls the finalizer; with
 -- the clients as weak keys, a finalized client would still be found.
 local clients, last_number = setmetatable({}, { __mode = "v" }), 0
-local pause -- seconds before the next collection
+local pause -- seconds before the next collections
 -- first.request: ngx.ctx of the request that made the first client; a weak reference, so that it
 -- becomes nil when the request has ended. has_others: another request has made a client as well.
 local first, has_others = setmetatable({}, { __mode = "v" }), false

@@ -182,9 +182,9 @@ local function is_of_earlier_phase(binding)
   return binding.scope ~= find_scope() and ngx.req.is_internal()
 end
 
---- See runtime.lua. All phases of a request run in one coroutine, so by default they are one owner.
--- But a later phase must not take the lock of an earlier phase again: the code of the earlier phase
--- has ended without an unlock, so the count of the lock would never become 0.
+--- See runtime.lua. The phases of a request may run in one coroutine, and are then one owner by
+-- default. But a later phase must not take the lock of an earlier phase again: the code of the
+-- earlier phase has ended without an unlock, so the count of the lock would never become 0.
 function M.is_reentered(lock)
   if type(lock._owner) ~= "thread" then
     return is_own(lock)
@@ -297,8 +297,9 @@ local function take_idle(wakeups)
 end
 
 --- Sends the number of a new connection to the wake server, and then calls receive_numbers, in
--- which the core reads it on the server's side at once. Does not yield, because the socket's buffer
--- always has room for one number. Returns true; or nil and nginx's error.
+-- which the core reads it at once, if the server has accepted the connection already. Does not
+-- yield, because the socket's buffer always has room for one number. Returns true; or nil and
+-- nginx's error.
 local function send_number(wakeups, connection, next_fd)
   connection.is_sent = true
   local ok, err = connection.socket:send(("%016x"):format(connection.number))

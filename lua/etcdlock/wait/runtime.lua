@@ -2,9 +2,10 @@
 -- module returns nginx.lua, which has the same functions; the functions below are for any other
 -- program.
 --
--- In nginx a lock ends with the request that has taken it, and an owner counts within one request
--- only. A binding is a table that connects a lock with its request: the field `binding` of a wait
--- and `_binding` of a lock. Outside nginx there are no bindings.
+-- In nginx a lock that was taken where code can wait ends with the request that has taken it, and
+-- an owner counts within one request only. A binding is a table that connects a lock with its
+-- request: the field `binding` of a wait and `_binding` of a lock. Outside nginx there are no
+-- bindings.
 local ngx = rawget(_G, "ngx")
 if type(ngx) == "table" and ngx.get_phase and ngx.socket then
   return require "etcdlock.wait.nginx"

@@ -79,7 +79,7 @@ M.Decided = new_kind {
   end,
 }
 
---- The key of a released lock is deleted in etcd.
+--- The key of a released lock is deleted in etcd, or kept for another hold; or the release failed.
 M.Released = new_kind { event = "released", method = "wait_released" }
 
 --- The hold of a lock has ended.
@@ -90,7 +90,7 @@ M.Ended = new_kind {
 --- A transaction is answered.
 M.Answered = new_kind { event = "answered", method = "wait", hears_losses = true }
 
---- All members have answered a status query.
+--- All members have answered a status query, or failed.
 M.AllAnswered = new_kind { event = "all_answered", method = "wait", hears_losses = true }
 
 --- A watcher has unread changes, or has ended.
