@@ -1,6 +1,6 @@
---- Makes calls of a program fail for tests. This module puts a function around each method that the
--- program calls: of clients, locks, semaphores, elections and observers. While `run` has a plan,
--- this function asks the plan for the outcome of the call.
+--- Makes calls of a program fail for tests. This module puts a function around each method of
+-- clients, locks, semaphores, elections and observers that may fail in a test. While `run` has a
+-- plan, this function asks the plan for the outcome of the call.
 local Client = require "etcdlock.client"
 local Election = require "etcdlock.election"
 local Lock = require "etcdlock.lock"
@@ -183,7 +183,7 @@ end
 
 -- ---- kinds of calls ----
 -- A kind is a function kind(call, self, args) that is called before the method; `args` are the
--- packed arguments. It may change them. It may return two functions or tables:
+-- packed arguments. It may change them. It may return two values, each of which may be nil:
 --   after(results)  is called with the packed results of the method. If it returns a list, that is
 --                   what the program gets
 --   results         packed results for the program; the method is not called
