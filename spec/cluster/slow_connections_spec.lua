@@ -164,7 +164,7 @@ it("a wait goes on if answers are too slow for the TTL for a while", function()
   local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
   local held = assert(client:lock "a")
   assert.equal("timeout", (select(3, held:wait_lost(9))))
-  proxy:slow(1.1)
+  proxy:slow(1.9)
   assert(held:wait_lost(10))
   local pending = client:lock_async("b", { timeout = 60 })
   wait.sleep(4)

@@ -186,7 +186,10 @@ describe("a batched transaction", function()
     local child = proc.lua(program, suite.endpoints(), prefix)
     finally(function() etcd:del(prefix .. "data") end)
     local calls, shared = child:expect "^(%d+) calls, (%d+) batched"
-    assert.is_true(tonumber(calls) >= 300 and tonumber(shared) > 0)
+    assert.is_true(tonumber(calls) >= 300)
+    -- Regression 318. With one endpoint, no guarded write was in a batch, because its time limit was
+    -- shorter than that of an attempt. 64 writes at once took eight times as long.
+    assert.is_true(tonumber(shared) >= 150, shared) -- 60 others can be in one
     assert.matches("^%d+ 10$", (etcd:get(prefix .. "data")))
   end)
 

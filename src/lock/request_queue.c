@@ -242,11 +242,15 @@ static int64_t time_for(const el_request *request, int64_t now_ms) {
   return left_ms > 0 ? left_ms : 0;
 }
 
+static void set_timeout(el_request *request, int64_t timeout_ms) {
+  request->timeout_ms = timeout_ms;
+  request->has_short_timeout = timeout_ms < attempt_ms(request->queue);
+}
+
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
   note_leaving(request, false);
-  request->timeout_ms = time_for(request, batch->sent_ms);
-  request->has_short_timeout = request->timeout_ms < attempt_ms(request->queue);
+  set_timeout(request, time_for(request, batch->sent_ms));
   request->packed.may_be_slow = may_be_slow(request);
   el_kv_send(request->queue->shared->auth, &request->packed,
              request->timeout_ms, on_batch_answer, batch);
@@ -260,12 +264,14 @@ static void send_many(el_batch *batch) {
   int64_t timeout_ms = INT64_MAX;
   bool all_may_be_slow = true;
   TAILQ_FOREACH(request, &batch->members, link) {
+    int64_t most_ms = time_for(request, batch->sent_ms);
     members[n++] = &request->packed;
     note_leaving(request, n > 1);
-    request->timeout_ms = time_for(request, batch->sent_ms);
-    if (request->timeout_ms < timeout_ms) timeout_ms = request->timeout_ms;
-    request->has_short_timeout = false;
+    if (most_ms < timeout_ms) timeout_ms = most_ms;
     all_may_be_slow = all_may_be_slow && may_be_slow(request);
+  }
+  TAILQ_FOREACH(request, &batch->members, link) {
+    set_timeout(request, timeout_ms);
   }
   el_batch_pack(&packed, members, n);
   packed.may_be_slow = all_may_be_slow;
@@ -274,11 +280,17 @@ static void send_many(el_batch *batch) {
   el_packed_txn_free(&packed);
 }
 
-/* Tells whether |request| may be a member of a batch. A request with a short timeout may not,
- * because it would shorten the timeout of the whole batch. */
+/* Returns the least time that a member of a batch has left: less would shorten the timeout of the
+ * whole batch too much. It is enough for an answer. */
+static int64_t least_ms(const el_request_queue *queue) {
+  int64_t answer_ms = attempt_ms(queue) / EL_ATTEMPT_ANSWERS;
+  return answer_ms > EL_BATCH_LEAST_MS ? answer_ms : EL_BATCH_LEAST_MS;
+}
+
+/* Tells whether |request| may be a member of a batch. */
 static bool can_be_batched(const el_request *request, int64_t now_ms) {
   return !request->was_refused_in_batch && !request->is_unbatched &&
-         time_for(request, now_ms) >= attempt_ms(request->queue) &&
+         time_for(request, now_ms) >= least_ms(request->queue) &&
          request->packed.len <= MEMBER_BYTES_MAX &&
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
