@@ -145,15 +145,16 @@ end)
 
 -- Regression 252. With a TTL of two round trips no lock was granted: a hold is proven by a read
 -- that is sent after the answer to a keepalive. The wait ended with "was not free", although nobody
--- else had the lock.
+-- else had the lock. 319. So it did with a TTL of up to 2.3 round trips, because a proof that takes
+-- nearly all of the TTL grants no lock.
 it("a wait fails early if answers take too long for the TTL, and tells both times", function()
-  proxy:slow(1.1)
+  proxy:slow(0.85)
   local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
   local from = wait.now()
   local lock, message, code = client:lock("a", { timeout = 60 })
   assert.is_nil(lock)
   assert.equal("unavailable", code)
-  assert.matches("its answers take 1%.[12] s, too long for a ttl of 2 s %(give at least 5 s%)",
+  assert.matches("its answers take 0%.8%d s, too long for a ttl of 2 s %(give at least 4 s%)",
     message)
   assert.is_true(wait.now() - from < 15 + wait.SLACK)
 end)
@@ -161,11 +162,13 @@ end)
 -- Regression 317. The time was counted from the grant of the lease. So a wait failed at once if
 -- answers became slow when the lease was old.
 it("a wait goes on if answers are too slow for the TTL for a while", function()
+  proxy:slow(0.4)
   local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
-  local held = assert(client:lock "a")
+  local held = assert(client:lock("a", { timeout = 30 }))
   assert.equal("timeout", (select(3, held:wait_lost(9))))
-  proxy:slow(1.9)
-  assert(held:wait_lost(10))
+  held:unlock()
+  proxy:slow(0.85)
+  wait.sleep(4) -- the hold deadline passes, and the estimate grows
   local pending = client:lock_async("b", { timeout = 60 })
   wait.sleep(4)
   proxy:slow(0)

@@ -500,17 +500,16 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   }
 }
 
-/* If answers take so long that no hold can be proven, notes that, and reports it if that has lasted
- * for EL_UNPROVEN_TTLS. A keepalive whose lease may have expired is proven by a read that is sent
- * after its answer (lease_proof.h): two round trips, which must end before the hold would. */
+/* If no hold is proven, and answers take so long that this may be the reason, notes that, and reports
+ * it if it has lasted for EL_UNPROVEN_TTLS. (A keepalive whose lease may have expired is proven by a
+ * read that is sent after its answer, see lease_proof.h.) */
 static void note_slowness(el_session *session, int64_t now_ms) {
   const el_session_lease *lease = &session->lease;
   int64_t took_ms = el_patience_round_trip_ms(patience_of(session));
   bool was_too_slow = session->too_slow.code != EL_OK;
   session->too_slow.code = EL_OK;
   if (lease->state != EL_SESSION_ALIVE || lease->hold_deadline != 0 ||
-      session->n_keys == 0 ||
-      2 * took_ms < el_lease_proof_hold_ms(lease->ttl_ms)) {
+      session->n_keys == 0 || EL_TTL_ANSWERS * took_ms < lease->ttl_ms) {
     return;
   }
   if (!was_too_slow) session->too_slow_ms = now_ms;
