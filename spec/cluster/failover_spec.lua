@@ -138,6 +138,35 @@ it("a client stays with a member that tells of a new leader", function()
   assert.equal(0, two:calls "Txn")
 end)
 
+-- Regression 320. A client that waited for the answer of a leader that hangs, or of a member that
+-- had passed the request on to it, waited for up to 1.2 s after the election of another one.
+it("clients go back to a member that they have left as soon as it has a leader", function()
+  local own = Etcd.start {
+    members = 3, args = { "--heartbeat-interval=150", "--election-timeout=1500" },
+  }
+  -- The next turn of a client may be that of a member with a leader. Then it need not go back.
+  wait.eventually(function()
+    local all, back = {}, 0
+    local function log(event)
+      if event.event == "failover" and event.message:find "leader" then back = back + 1 end
+    end
+    for i = 1, 6 do
+      local endpoints = cluster.endpoints_from(own, i % 3 + 1)
+      all[i] = { client = clients.connector { endpoints = endpoints, ttl = 60, log = log } () }
+      assert(all[i].client:lock("first" .. i))
+    end
+    local leader = cluster.leader_of(own)
+    own:pause(leader)
+    for i, it in ipairs(all) do it.lock = it.client:lock_async("second" .. i, { timeout = 60 }) end
+    for _, it in ipairs(all) do
+      wait.eventually(function() return (it.lock:step()) end, 20, "the lock")
+      it.client:close() -- delivers its events
+    end
+    own:resume(leader)
+    return back > 0
+  end, 30, "a client that goes back")
+end)
+
 describe("a client of a member without a quorum", function()
   -- Starts a listener, for use as the second endpoint of a client. Returns a table with its
   -- endpoint, the count of connections that it has accepted, and the function close().

@@ -89,6 +89,8 @@ enum {
   /* An election takes 1 s to 2 s, and 3 s if the votes are split; then the client has to find the
    * new leader. Row: votes are split. */
   EL_ELECTION_MS = 4000,
+  /* how long a read may wait for the end of an election: longer than etcd's own limit of 7 s */
+  EL_ELECTION_READ_MS = 10000,
   /* If an answer may take TTL/4 or longer, a keepalive is sent every TTL/10: its answer may be
    * late. Rows: rtt 500 to 1000, loss. */
   EL_SLOW_DIVISOR = 4,

@@ -468,6 +468,7 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                                   .bytes = packed->bytes,
                                   .len = packed->len,
                                   .timeout_ms = timeout_ms,
+                                  .pinned_member = packed->pinned_member,
                                   .may_be_slow = may_be_slow},
                on_txn_answer, call);
 }

@@ -28,6 +28,7 @@ typedef struct el_packed_txn {
   bool is_serializable; /* one member answers from its own state */
   /* set by the caller: if there is only one member, the health check does not cancel the request */
   bool may_be_slow;
+  size_t pinned_member; /* set by the caller, see net/call.h */
   /* the key of the first operation of |then|; if there is none, of the first compare */
   el_bytes key;
 } el_packed_txn;

@@ -52,7 +52,8 @@ struct el_request_queue {
   el_timer timer;                 /* due when the next request may leave */
   int background_in_flight;
   int attempts_in_flight;
-  int64_t background_at; /* when the next background request may leave */
+  uint32_t election_reads; /* in flight: bit N for member N */
+  int64_t background_at;   /* when the next background request may leave */
 
   el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
@@ -247,13 +248,61 @@ static void set_timeout(el_request *request, int64_t timeout_ms) {
   request->has_short_timeout = timeout_ms < attempt_ms(request->queue);
 }
 
+/* ---- election reads ---- */
+
+typedef struct election_read {
+  el_request_queue *queue;
+  size_t member;
+  uint64_t term; /* of the leader before, as far as known */
+} election_read;
+
+static void on_election_read(void *arg, el_txn_answer *answer) {
+  election_read *read = arg;
+  el_request_queue *queue = read->queue;
+  queue->election_reads &= ~((uint32_t)1 << read->member);
+  if (!queue->is_stopping && answer->term > read->term) {
+    el_channel_saw_leader(el_auth_channel(queue->shared->auth), read->member,
+                          answer->term);
+  }
+  el_txn_answer_free(answer);
+  free(read);
+}
+
+/* Sends a read of |key| to the member in use, unless one is in flight there. During an election, a
+ * member leaves requests unanswered, and it never answers a write that it has passed on to the
+ * leader before. But it answers a read as soon as there is a new leader. This read goes on when the
+ * client leaves the member, and then calls it back. */
+static void send_election_read(el_request_queue *queue, el_bytes key) {
+  el_auth *auth = queue->shared->auth;
+  el_channel *ch = el_auth_channel(auth);
+  size_t member = el_channel_member(ch);
+  el_op op = {.kind = EL_OP_RANGE, .key = key, .keys_only = true};
+  el_packed_txn packed;
+  election_read *read;
+  if ((queue->election_reads >> member & 1) != 0) return;
+  queue->election_reads |= (uint32_t)1 << member;
+  read = el_alloc(sizeof *read);
+  *read = (election_read){queue, member, el_channel_term(ch)};
+  el_kv_pack(&packed, &(el_txn){NULL, 0, &op, 1, NULL, 0});
+  packed.pinned_member = member + 1;
+  el_kv_send(auth, &packed, EL_ELECTION_READ_MS, on_election_read, read);
+  el_packed_txn_free(&packed);
+  EL_COUNT(&queue->shared->counters, calls, 1);
+}
+
+/* ---- sending ---- */
+
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
+  el_request_queue *queue = request->queue;
   note_leaving(request, false);
   set_timeout(request, time_for(request, batch->sent_ms));
   request->packed.may_be_slow = may_be_slow(request);
-  el_kv_send(request->queue->shared->auth, &request->packed,
-             request->timeout_ms, on_batch_answer, batch);
+  el_kv_send(queue->shared->auth, &request->packed, request->timeout_ms,
+             on_batch_answer, batch);
+  if (el_channel_is_doubtful(el_auth_channel(queue->shared->auth))) {
+    send_election_read(queue, request->packed.key);
+  }
 }
 
 static void send_many(el_batch *batch) {

@@ -67,6 +67,7 @@ struct el_channel {
   member_state *members;
   size_t n;
   size_t current;   /* the member in use */
+  bool is_doubtful; /* it has not answered since another was left */
   char *token;      /* NULL: none */
   el_tls *tls;      /* NULL: no member uses TLS */
   uint64_t term;    /* the largest raft term that an answer had */
@@ -386,6 +387,7 @@ static void recreate_soon(member_state *at) {
 static void use(el_channel *ch, size_t member, const el_error *cause) {
   el_failover_listener *listener;
   ch->current = member;
+  ch->is_doubtful = true;
   el_health_moved(&ch->health);
   TAILQ_FOREACH(listener, &ch->listeners, link) {
     listener->on_failover(listener, cause);
@@ -679,17 +681,15 @@ void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
       at->connecting_since_ms = 0;
     }
     if (call->is_keepalive) at->is_renewing_late = false;
+    if (member == ch->current) ch->is_doubtful = false;
     heard(at);
   }
   el_health_call_ended(&ch->health, call, is_answered && member == ch->current);
 }
 
-void el_channel_saw_term(el_channel *ch, uint64_t term) {
+/* Sends again what is in flight: it may be lost with the leader before. */
+static void restart_with_leader(el_channel *ch) {
   el_failover_listener *listener;
-  bool is_first = ch->term == 0;
-  if (term <= ch->term) return;
-  ch->term = term;
-  if (is_first) return;
   el_health_restart(&ch->health);
   for (size_t i = 0; i < ch->n; i++) {
     ch->members[i].is_renewing_late =
@@ -700,12 +700,34 @@ void el_channel_saw_term(el_channel *ch, uint64_t term) {
   }
 }
 
+void el_channel_saw_term(el_channel *ch, uint64_t term) {
+  bool is_first = ch->term == 0;
+  if (term <= ch->term) return;
+  ch->term = term;
+  if (!is_first) restart_with_leader(ch);
+}
+
+uint64_t el_channel_term(const el_channel *ch) { return ch->term; }
+
+void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t term) {
+  if (member != ch->current && ch->is_doubtful) {
+    el_error cause;
+    el_error_set(&cause, EL_UNAVAILABLE,
+                 "etcd %s: no answer yet, but %s has a new leader",
+                 el_channel_address(ch, ch->current),
+                 el_channel_address(ch, member));
+    use(ch, member, &cause);
+  }
+  el_channel_saw_term(ch, term);
+}
+
 const el_patience *el_channel_patience(const el_channel *ch) {
   return &ch->health.patience;
 }
 
 void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
   if (member != ch->current) return;
+  ch->is_doubtful = false;
   heard(&ch->members[member]);
   el_health_answered(&ch->health, took_ms);
 }
@@ -713,6 +735,8 @@ void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms) {
 int64_t el_channel_attempt_ms(const el_channel *ch) {
   return EL_ATTEMPT_ANSWERS * el_health_limit_ms(&ch->health);
 }
+
+bool el_channel_is_doubtful(const el_channel *ch) { return ch->is_doubtful; }
 
 bool el_channel_is_connected(const el_channel *ch, size_t member) {
   return is_in_state(&ch->members[member], GRPC_CHANNEL_READY);
@@ -845,6 +869,9 @@ void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
   is_seen_silent =
       err->is_unanswered && (is_given_up || was_silent_since(ch, begun_ms));
   if (err->is_unanswered && !is_seen_silent) return; /* it is only slow */
+  if (err->has_new_leader && member != ch->current && ch->is_doubtful) {
+    use(ch, member, err);
+  }
   if (!err->is_unanswered && member == ch->current &&
       el_channel_is_connected(ch, member)) {
     /* The member refuses the request, but is not silent. During an election the client returns to
@@ -854,6 +881,7 @@ void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
     if (err->has_new_leader && at->failed_until_ms <= el_now_ms()) {
       at->failed_until_ms = el_now_ms() + EL_FAILED_MS;
       err->has_other_member = true; /* this one, too */
+      restart_with_leader(ch);
       return;
     }
   }

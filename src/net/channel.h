@@ -96,6 +96,17 @@ const el_patience *el_channel_patience(const el_channel *ch);
  * check leaves out. If that was long, other answers may take long, too. @thread io */
 void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms);
 
+/* el_channel_is_doubtful tells whether another member was left for the one in use, and this one has
+ * not answered since. @thread io */
+bool el_channel_is_doubtful(const el_channel *ch);
+
+/* el_channel_term returns the largest raft term of an answer; 0: none has come. @thread io */
+uint64_t el_channel_term(const el_channel *ch);
+
+/* el_channel_saw_leader records that |member| has a new leader, in the raft term |term|. If
+ * el_channel_is_doubtful, |member| is used from now on. @thread io */
+void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t term);
+
 /* el_channel_attempt_ms returns the timeout of one attempt of a call that need not end earlier.
  * @thread io */
 int64_t el_channel_attempt_ms(const el_channel *ch);
