@@ -23,7 +23,7 @@ local CLIENTS, TTL, SOON = 16, 5, 3
 local PROBE = [[
 while :; do
   for endpoint; do
-    if curl -sfm 0.1 -d '{"key":"eA=="}' "$endpoint/v3/kv/range" >/dev/null; then echo answered; exit; fi
+    curl -sfm 0.1 -d '{"key":"eA=="}' "$endpoint/v3/kv/range" >/dev/null && echo answered && exit
   done
 done]]
 
@@ -73,7 +73,9 @@ local function run_round(election)
   etcd:pause((cluster.leader_of(etcd)))
   local stopped_at, answered_at = wait.now(), nil
   local probe = start_probe(etcd)
-  for i, it in ipairs(clients) do it.pending = it.client:lock_async("free" .. i, { timeout = 30 }) end
+  for i, it in ipairs(clients) do
+    it.pending = it.client:lock_async("free" .. i, { timeout = 30 })
+  end
   repeat
     wait.sleep(0.005)
     look(clients)
@@ -100,10 +102,11 @@ local function run(election, rounds)
   local all_lost, all_late, soon = 0, {}, 0
   for round = 1, rounds do
     local took, lost, late = run_round(election)
-    report(("%g s, round %2d: new leader after %.2f s"):format(election, round, took), lost, CLIENTS, late)
+    local title = ("%g s, round %2d: new leader after %.2f s"):format(election, round, took)
+    report(title, lost, CLIENTS, late)
     if took <= SOON then
       soon, all_lost = soon + 1, all_lost + lost
-      table.move(late, 1, #late, #all_late + 1, all_late)
+      for _, seconds in ipairs(late) do all_late[#all_late + 1] = seconds end
     end
   end
   if soon > 0 then

@@ -187,7 +187,7 @@ describe("a batched transaction", function()
     finally(function() etcd:del(prefix .. "data") end)
     local calls, shared = child:expect "^(%d+) calls, (%d+) batched"
     assert.is_true(tonumber(calls) >= 300)
-    -- Regression 318. With one endpoint, no guarded write was in a batch, because its time limit was
+    -- Regression 318. With one endpoint, no guarded write was in a batch, because its limit was
     -- shorter than that of an attempt. 64 writes at once took eight times as long.
     assert.is_true(tonumber(shared) >= 150, shared) -- 60 others can be in one
     assert.matches("^%d+ 10$", (etcd:get(prefix .. "data")))

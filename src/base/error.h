@@ -47,8 +47,7 @@ typedef struct el_error {
   /* authentication is disabled in etcd, so no token is needed */
   bool is_auth_off;
   bool is_unanswered; /* no answer came before the deadline */
-  bool
-      is_busy; /* etcd answers other calls, but computes the hashes of passwords */
+  bool is_busy; /* etcd answers other calls, but computes password hashes */
   /* etcd has applied the request, but the answer exceeds the size limit of a message */
   bool is_too_large;
   /* a proxy may have ended the call because the client has sent too much in it */

@@ -23,7 +23,7 @@ typedef struct el_contact {
   /* guards the next two fields; no other mutex is locked under it */
   pthread_mutex_t mu;
   int64_t
-      failed_ms; /* when the last attempt has failed; 0: etcd was reached since */
+      failed_ms;  /* when the last attempt failed; 0: none since reached_ms */
   el_error error; /* why it has failed */
 } el_contact;
 

@@ -130,7 +130,7 @@ struct el_entry {
   bool is_try : 1;           /* the caller does not wait for other clients */
   bool has_waited : 1;       /* the entry has waited for an older key */
   bool must_reread : 1;      /* an event came during a read: read again */
-  bool has_asked_holder : 1; /* a periodic read was sent for this |predecessor| */
+  bool has_asked_holder : 1; /* a periodic read was sent for |predecessor| */
   /* a holder waits for the end of its release */
   bool must_report_release : 1;
   /* a waiter of this client waits until the key of this entry is deleted */
@@ -150,7 +150,7 @@ struct el_entry {
   int64_t since_ms;
   int64_t bound_rev;        /* TRYING: as in el_entry_request */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
-  el_queue_key predecessor; /* WAITING: the key that is watched; rev 0: none yet */
+  el_queue_key predecessor; /* WAITING: the watched key; rev 0: none yet */
   /* Revision up to which the state of the watched key is known. PROVING, HELD: of our own key. */
   int64_t watch_rev;
   TAILQ_ENTRY(el_entry) proving_link;

@@ -20,8 +20,7 @@ typedef struct el_plain_options {
   int64_t lock_delay_ms;
   el_handoff_limits handoff; /* the handoff budget */
   bool fail_fast;            /* calls fail at once while etcd is unreachable */
-  bool
-      wants_events; /* record all kinds of events, not only leaked and lost locks */
+  bool wants_events; /* record all events, not only leaked and lost locks */
 } el_plain_options;
 
 /* el_connect_options are the options as Lua passes them. Strings are borrowed for the call; NULL:

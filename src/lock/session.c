@@ -500,9 +500,9 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   }
 }
 
-/* If no hold is proven, and answers take so long that this may be the reason, notes that, and reports
- * it if it has lasted for EL_UNPROVEN_TTLS. (A keepalive whose lease may have expired is proven by a
- * read that is sent after its answer, see lease_proof.h.) */
+/* If no hold is proven, and answers take so long that this may be the reason, notes that, and
+ * reports it if it has lasted for EL_UNPROVEN_TTLS. (A keepalive whose lease may have expired is
+ * proven by a read that is sent after its answer, see lease_proof.h.) */
 static void note_slowness(el_session *session, int64_t now_ms) {
   const el_session_lease *lease = &session->lease;
   int64_t took_ms = el_patience_round_trip_ms(patience_of(session));

@@ -22,8 +22,7 @@ typedef struct el_call_request {
    * of a password takes time), and for a call whose cancellation gains nothing, because the call is
    * not repeated and there is no other member. */
   bool may_be_slow;
-  bool
-      has_no_token; /* the call carries no token, even if the channel has one */
+  bool has_no_token; /* no token is sent, even if the channel has one */
 } el_call_request;
 
 /* el_call_answer tells how a call ended. It is valid during the callback only. */
