@@ -474,8 +474,8 @@ function Client:get(key, default)
 end
 
 --- Makes the client use `password` at its next login. Call it before you change the password of its
--- user in etcd, or within `ttl` / 2 after that: otherwise the client loses its holds, because etcd
--- ends the user's tokens when the password changes. Sends no request.
+-- user in etcd, or within `ttl` / 2 after that: otherwise the client may lose its holds, because
+-- etcd ends the user's tokens when the password changes. Sends no request.
 -- @tparam string password
 -- @treturn true
 -- @fail invalid, nomem, closed, forked: `invalid` if the client has no user, or `password` is empty

@@ -60,8 +60,8 @@ end
 --- Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 --
 -- Connect once per process, when a module is loaded, and share the client, because each client has
--- an I/O thread, a connection to etcd and a lease. The eighth live client of a process reports the
--- event [`many_clients`](observability.md#the-log).
+-- an I/O thread, a connection to etcd and a lease. The eighth live client of a Lua state reports
+-- the event [`many_clients`](observability.md#the-log).
 -- @tparam[opt] connect_options opts
 -- @treturn client
 -- @fail invalid, nomem, forked, context: `invalid` if the value of an option or variable is not

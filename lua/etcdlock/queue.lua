@@ -374,7 +374,8 @@ end
 -- @table entry
 -- @tfield[opt] boolean held true: the entry holds the lock; false: the entry waits; nil: unknown.
 --   It is unknown only for a multi-lock that is first in this queue, if its other names, or the
---   queues of these, cannot be read
+--   queues of these, cannot be read, if its key below one of these was deleted, or if 1,000 older
+--   keys are there
 -- @tfield token token fencing token
 -- @tfield string lease lease ID in hex
 -- @tfield mode mode mode of the lock; `leader` for a candidate of an election, unless it is one of

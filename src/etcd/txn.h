@@ -2,8 +2,8 @@
  *
  * Each access to etcd's key space is a Txn. A transaction that only reads is a linearizable read,
  * or a serializable one if all its ranges are serializable. So there is only one request to encode
- * and one response to decode. This header contains only data, so code that builds a transaction
- * does not depend on how it is sent.
+ * and one response to decode. How it is sent is in kv.h, on which code that builds a transaction
+ * does not depend.
  */
 #ifndef ETCDLOCK_ETCD_TXN_H
 #define ETCDLOCK_ETCD_TXN_H
