@@ -21,8 +21,7 @@ local M = { list = {} }
 M.FIGURES = {
   core_bytes = "bytes of the core's structs for each lock",
   cpu_percent = "% of a core while idle",
-  failed = "number of `lock` calls in one window of the run that fail with a code other than"
-    .. " `timeout`",
+  failed = "number of `lock` calls in a window that fail with a code other than `timeout`",
   handoff = "ms from `unlock` in one process to the return of `lock` in the other",
   late = "ms by which a call returns after its limit",
   lost = "locks lost that were held all the time, TTL 5 s",

@@ -325,8 +325,9 @@ end
 
 --- Registers a function that is called once if the lock is lost. The function never runs by itself
 -- or on another thread, but in a later call of the same client: `held` or `check` of a lost lock,
--- any call that takes a lock, or a call (except `unlock`) that waits in an event loop, or blocks
--- for more than 0.2 s. If the lock is lost already, `on_lost` runs the function at once.
+-- any call that takes a lock, or a call that waits in an event loop, or blocks for more than 0.2 s
+-- (not for a release, and not `client:close`). If the lock is lost already, `on_lost` runs the
+-- function at once.
 --
 -- Such a call runs the `on_lost` functions of all lost locks. The locks come in the order in which
 -- their first functions were registered. If a function raises an error, the call runs the remaining

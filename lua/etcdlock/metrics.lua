@@ -523,8 +523,8 @@ local function read_page(text, families)
   end
 end
 
---- Returns one page that contains all values of `texts`, a list of pages; see join_metrics in
--- init.lua.
+--- Returns one page of the pages in the list `texts`, in which values of the same series are one
+-- value; see join_metrics in init.lua.
 function Metrics.join(texts)
   if type(texts) ~= "table" then
     check.raise("etcdlock.join_metrics: texts = " .. to_string(texts) .. ", wanted a list")

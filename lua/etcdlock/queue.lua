@@ -285,10 +285,11 @@ local function keep_oldest(kvs, full_name, limit)
 end
 
 -- Reads the keys from `from` to `to`, exclusive, that have the form of an entry or of the marker of
--- a downgrade, and whose name passes the test is_wanted(full_name). With `limit` (nil: none), reads
--- only as many names as keep_first keeps, and of a longer queue only its oldest keys. Returns a
--- table full name -> list of the keys, and whether names were left out; or nil, message, code if a
--- read failed. Calls visit(key), which may be nil, for all keys from `from` to `to`.
+-- a downgrade, and whose name passes the test is_wanted(full_name), without their values. With
+-- `limit` (nil: none), keeps only the names that keep_first keeps, and of a queue with more keys
+-- only the `limit` oldest ones. Then reads the values of the keys that are kept. Returns a table
+-- full name -> list of the keys, and whether names were left out; or nil, message, code if a read
+-- failed. Calls visit(key), which may be nil, for all keys from `from` to `to`.
 local function list_keys(snapshot, from, to, is_wanted, visit, limit)
   local lists, is_known, is_cut, all = {}, {}, false, {}
   local ok, message, code = snapshot:each_page(from, to, function(page)
@@ -547,7 +548,8 @@ local QUEUES_OPTIONS = {
 -- otherwise the call fails with `denied`.
 --
 -- Thousands of entries take a moment to read, and in nginx they stop the worker. With `limit` the
--- call reads one page, and returns the name after which the next page begins.
+-- call returns one page, and the name after which the next page begins. It still lists all later
+-- keys, but reads the values of one page only.
 -- @function client:queues
 -- @tparam[opt=""] string prefix
 -- @tparam[opt] queues_options opts

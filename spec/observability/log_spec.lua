@@ -236,7 +236,7 @@ describe("the log function", function()
     assert.is_true(#of_kind "retry" <= 4, #of_kind "retry")
     for _, event in ipairs(of_kind "retry") do
       assert.matches("127.0.0.1:1", event.message, 1, true)
-      assert.matches("^etcdlock: %d+ requests? to etcd failed and", tostring(event))
+      assert.matches("^etcdlock: %d+ requests? to etcd failed; ", tostring(event))
       count = count + event.count
     end
     assert.is_true(count >= 8)

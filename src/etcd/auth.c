@@ -384,8 +384,8 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
 /* While an Authenticate is in flight, the answer to a linearizable read without a token shows that
  * the member is alive, and busy with the hashes of passwords. (etcd waits for its leader before it
  * refuses the read: v3_server.go, Txn.) Without an answer, the health check gives up the member. If
- * there is no other member, the health check leaves the read out, because a new connection would
- * not be quicker. */
+ * there is no other member, the read may be slow (net/call.h), because a new connection would not
+ * be quicker. */
 
 static void on_read(void *arg, const el_call_answer *answer) {
   el_auth *auth = arg;

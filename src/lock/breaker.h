@@ -31,9 +31,9 @@ void el_breaker_free(el_breaker *breaker);
 bool el_breaker_is_open(const el_breaker *breaker, el_error *err);
 
 /* el_breaker_must_fail returns whether a call that fails at once while etcd is unreachable must
- * fail now. It must if the breaker is open or the last probe is not answered. |err| then says why,
- * and el_breaker_probe was called with |key|. If the probe is answered, the next call need not
- * fail. @thread lua */
+ * fail now. It must while the last probe is unanswered, or while the breaker is open and no probe
+ * was sent. Then the function fills |err|, and sends a probe of |key| unless one is under way.
+ * After the answer to the probe, calls need not fail. @thread lua */
 bool el_breaker_must_fail(el_breaker *breaker, el_bytes key, el_error *err);
 
 /* el_breaker_probe starts a probe that reads |key|, unless one is under way. @thread lua */

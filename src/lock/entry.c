@@ -442,10 +442,9 @@ static void read_soon(el_entry *entry, bool is_serializable) {
   }
 }
 
-/* All watches are created, or go on, at the revision |rev| or before. If it is the revision of the
- * answer that led to them, no event was missed. At any other revision the entry reads: between the
- * answer and a later revision an event may have been missed, and an earlier revision is that of a
- * member that is behind, or of another store. */
+/* |rev| is the largest revision from which a watch of the entry reports events; or, if a watch was
+ * created again at a member that is behind, the revision of that member. The entry knows the queue
+ * at |watch_rev|. If both are equal, no event was missed. Otherwise the entry reads. */
 static void check_missed(el_entry *entry, int64_t rev) {
   if (rev == entry->watch_rev) return;
   entry->watch_rev = rev;

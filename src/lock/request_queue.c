@@ -52,8 +52,9 @@ struct el_request_queue {
   el_timer timer;                 /* due when the next request may leave */
   int background_in_flight;
   int attempts_in_flight;
-  uint32_t election_reads; /* in flight: bit N for member N */
-  int64_t background_at;   /* when the next background request may leave */
+  uint32_t election_reads;  /* in flight: bit N for member N */
+  int64_t election_read_at; /* when the next one may be sent */
+  int64_t background_at;    /* when the next background request may leave */
 
   el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
@@ -268,9 +269,10 @@ static void on_election_read(void *arg, el_txn_answer *answer) {
   free(read);
 }
 
-/* Sends a read of |key| to the member in use, unless one is in flight there. During an election, a
- * member leaves requests unanswered, and it never answers a write that it has passed on to the
- * leader before. But it answers a read as soon as there is a new leader. This read goes on when the
+/* Sends a read of |key| to the member in use, unless one is in flight there, or one was sent a
+ * short time ago: members that refuse requests answer each at once. During an election, a member
+ * leaves requests unanswered, and it never answers a write that it has passed on to the leader
+ * before. But it answers a read as soon as there is a new leader. This read goes on when the
  * client leaves the member, and then calls it back. */
 static void send_election_read(el_request_queue *queue, el_bytes key) {
   el_auth *auth = queue->shared->auth;
@@ -279,7 +281,11 @@ static void send_election_read(el_request_queue *queue, el_bytes key) {
   el_op op = {.kind = EL_OP_RANGE, .key = key, .keys_only = true};
   el_packed_txn packed;
   election_read *read;
-  if ((queue->election_reads >> member & 1) != 0) return;
+  if ((queue->election_reads >> member & 1) != 0 ||
+      el_now_ms() < queue->election_read_at) {
+    return;
+  }
+  queue->election_read_at = el_now_ms() + EL_FAILED_MS;
   queue->election_reads |= (uint32_t)1 << member;
   read = el_alloc(sizeof *read);
   *read = (election_read){queue, member, el_channel_term(ch)};

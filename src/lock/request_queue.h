@@ -5,8 +5,8 @@
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
  * unreachable no request leaves for a pause, then one request leaves as an attempt
  * (lock/contact.h). Each answer is checked to be from the same cluster as earlier answers. After a
- * failure the sender decides whether a request is sent again (protocol/retry.h). Only the members
- * of some failed batches are sent again by the queue, one by one. I/O thread only.
+ * failure the sender decides whether a request is sent again (protocol/retry.h). The queue itself
+ * sends again only the requests of some failed batches, one by one. I/O thread only.
  *
  * Measured: without batches, 64 owners that use a lock each are 15 times slower, because etcd
  * writes to its disk for each request. */
@@ -57,7 +57,7 @@ struct el_request {
   /* the largest revision of the store that was known when the request was sent */
   int64_t rev_at_send;
   bool is_queued; /* the request has not left yet */
-  /* a batch with this request failed, perhaps because of one member: it is sent alone now */
+  /* a batch with this request failed, perhaps because of another one: it is sent alone now */
   bool was_refused_in_batch;
   int64_t timeout_ms; /* of the last attempt */
   /* |timeout_ms| was less than el_channel_attempt_ms */

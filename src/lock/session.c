@@ -108,8 +108,8 @@ static void check_expiry(el_session *session, int64_t now_ms) {
   }
 }
 
-/* Begins an event. Returns el_now_ms. The result of the call that leads to the event is noted
- * before, because it may be why the holds have expired. */
+/* Begins an event. Returns el_now_ms. If an answer leads to the event, the caller has noted its
+ * result before (note_result), because that may be why the holds have expired. */
 static int64_t begin(el_session *session) {
   int64_t now_ms = el_now_ms();
   note_stall(session);
@@ -225,8 +225,8 @@ static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
                      ttl_ms / EL_RENEW_DIVISOR);
 }
 
-/* Removes the keepalives that were sent at |sent_ms| or earlier from those in flight: the earlier
- * ones need no answer any more. If one comes, a read in flight may still prove it. */
+/* No longer counts the keepalives that were sent at |sent_ms| or earlier as unanswered. An answer
+ * to one of them that still comes is a renewal as any other. */
 static void end_keepalives(el_session_lease *lease, int64_t sent_ms) {
   int n = 0;
   while (n < lease->keepalives && lease->keepalives_ms[n] <= sent_ms)

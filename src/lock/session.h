@@ -32,8 +32,8 @@
  * and again, in growing intervals. When nothing needs the lease any more, the session revokes it.
  *
  * During an event the session calls no function of the layers above. It records news for them as
- * bits, and settle (client.c) takes the bits after the event. (key_checked and found_key are called
- * before the event that an answer leads to.) */
+ * bits, and settle (client.c) takes the bits after the event. (When an answer has come, key_checked
+ * and found_key are called first; only then does the event begin.) */
 #ifndef ETCDLOCK_LOCK_SESSION_H
 #define ETCDLOCK_LOCK_SESSION_H
 
