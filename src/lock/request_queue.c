@@ -368,11 +368,15 @@ static bool follows_enqueue(const el_batch *batch, const el_request *request) {
 static void fill(el_batch *batch) {
   el_batcher *batcher = batch->batcher;
   const el_request *first = TAILQ_FIRST(&batch->members);
-  size_t cost = el_batch_cost(&first->packed), bytes = first->packed.len;
+  size_t cost, bytes;
   el_request *next;
-  if (!can_be_batched(first, batch->sent_ms) ||
-      batch->sent_ms < batcher->unbatched_until)
+  if (TAILQ_EMPTY(&batcher->waiting) ||
+      batch->sent_ms < batcher->unbatched_until ||
+      !can_be_batched(first, batch->sent_ms)) {
     return;
+  }
+  cost = el_batch_cost(&first->packed);
+  bytes = first->packed.len;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
          can_be_batched(next, batch->sent_ms) &&
          !follows_enqueue(batch, next)) {
