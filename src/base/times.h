@@ -175,9 +175,8 @@ enum {
   /* The longest wait of a batch for the answer to the one before. A member that hangs must not
    * delay requests that another could answer. */
   EL_BATCH_WAIT_MS = 100,
-  /* A request with less time left is sent alone. A call without a limit of its own (EL_CALL_MS)
-   * must not be: 64 writes at once would take eight times as long. */
-  EL_BATCH_LEAST_MS = 3000,
+  /* The largest difference between the times that requests of a batch have left. */
+  EL_BATCH_SPREAD_MS = 500,
   /* For how long no batch is sent after an answer was too large, or etcd had no space: the quota
    * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
   EL_UNBATCHED_MS = 10000,

@@ -19,11 +19,13 @@ enum {
   BATCH_BYTES_MAX = 256 * 1024
 };
 
-enum { WRITES, READS, BATCHERS };
+/* Guarded writes have a kind of their own, because an early timeout of a batch leaves them with an
+ * unknown outcome, while other requests are sent again. */
+enum { WRITES, GUARDED_WRITES, READS, BATCHERS };
 
 TAILQ_HEAD(request_list, el_request);
 
-/* The requests of one kind: those that write, or those that only read.
+/* The requests of one kind.
  *
  * If nothing of the kind is in flight, or only one request that left alone, the next requests leave
  * at once. Otherwise they wait for an answer, for at most EL_BATCH_WAIT_MS. What leaves together is
@@ -193,7 +195,9 @@ static int64_t next_ms(const el_request_queue *queue) {
 
 static el_batcher *batcher_of(el_request_queue *queue,
                               const el_request *request) {
-  return &queue->batchers[request->packed.is_read ? READS : WRITES];
+  return &queue->batchers[request->packed.is_read ? READS
+                          : request->may_be_slow  ? GUARDED_WRITES
+                                                  : WRITES];
 }
 
 static void note_leaving(el_request *request, bool shares) {
@@ -261,39 +265,45 @@ static void on_election_read(void *arg, el_txn_answer *answer) {
   election_read *read = arg;
   el_request_queue *queue = read->queue;
   queue->election_reads &= ~((uint32_t)1 << read->member);
-  if (!queue->is_stopping && answer->term > read->term) {
+  if (!queue->is_stopping && answer->err.code == EL_OK) {
     el_channel_saw_leader(el_auth_channel(queue->shared->auth), read->member,
-                          answer->term);
+                          read->term, answer->term);
   }
   el_txn_answer_free(answer);
   free(read);
 }
 
-/* Sends a read of |key| to the member in use, unless one is in flight there, or one was sent a
- * short time ago: members that refuse requests answer each at once. During an election, a member
- * leaves requests unanswered, and it never answers a write that it has passed on to the leader
- * before. But it answers a read as soon as there is a new leader. This read goes on when the
- * client leaves the member, and then calls it back. */
-static void send_election_read(el_request_queue *queue, el_bytes key) {
+/* Sends a read of |key| to |member|, unless one is in flight there. */
+static void send_election_read(el_request_queue *queue, el_bytes key,
+                               size_t member) {
   el_auth *auth = queue->shared->auth;
-  el_channel *ch = el_auth_channel(auth);
-  size_t member = el_channel_member(ch);
   el_op op = {.kind = EL_OP_RANGE, .key = key, .keys_only = true};
   el_packed_txn packed;
   election_read *read;
-  if ((queue->election_reads >> member & 1) != 0 ||
-      el_now_ms() < queue->election_read_at) {
-    return;
-  }
-  queue->election_read_at = el_now_ms() + EL_FAILED_MS;
+  if ((queue->election_reads >> member & 1) != 0) return;
   queue->election_reads |= (uint32_t)1 << member;
   read = el_alloc(sizeof *read);
-  *read = (election_read){queue, member, el_channel_term(ch)};
+  *read =
+      (election_read){queue, member, el_channel_term(el_auth_channel(auth))};
   el_kv_pack(&packed, &(el_txn){NULL, 0, &op, 1, NULL, 0});
   packed.pinned_member = member + 1;
   el_kv_send(auth, &packed, EL_ELECTION_READ_MS, on_election_read, read);
   el_packed_txn_free(&packed);
-  EL_COUNT(&queue->shared->counters, calls, 1);
+  EL_COUNT(&queue->shared->counters, looks, 1);
+}
+
+/* During an election, a member leaves requests unanswered, and it never answers a write that it has
+ * passed on to the leader before. But it answers a read as soon as there is a new leader. So while
+ * no member answers, such a read stays at each member that the client has used, and its answer
+ * calls the client back. Members that refuse requests answer at once, and are not asked each time.
+ */
+static void await_leader(el_request_queue *queue, el_bytes key) {
+  const el_channel *ch = el_auth_channel(queue->shared->auth);
+  int64_t now_ms = el_now_ms();
+  if (!el_channel_is_doubtful(ch) || now_ms < queue->election_read_at) return;
+  queue->election_read_at = now_ms + EL_FAILED_MS;
+  send_election_read(queue, key, el_channel_member(ch));
+  send_election_read(queue, key, el_channel_left_member(ch));
 }
 
 /* ---- sending ---- */
@@ -306,9 +316,7 @@ static void send_one(el_batch *batch) {
   request->packed.may_be_slow = may_be_slow(request);
   el_kv_send(queue->shared->auth, &request->packed, request->timeout_ms,
              on_batch_answer, batch);
-  if (el_channel_is_doubtful(el_auth_channel(queue->shared->auth))) {
-    send_election_read(queue, request->packed.key);
-  }
+  await_leader(queue, request->packed.key);
 }
 
 static void send_many(el_batch *batch) {
@@ -317,37 +325,36 @@ static void send_many(el_batch *batch) {
   el_request *request;
   size_t n = 0;
   int64_t timeout_ms = INT64_MAX;
-  bool all_may_be_slow = true;
   TAILQ_FOREACH(request, &batch->members, link) {
     int64_t most_ms = time_for(request, batch->sent_ms);
     members[n++] = &request->packed;
     note_leaving(request, n > 1);
     if (most_ms < timeout_ms) timeout_ms = most_ms;
-    all_may_be_slow = all_may_be_slow && may_be_slow(request);
   }
   TAILQ_FOREACH(request, &batch->members, link) {
     set_timeout(request, timeout_ms);
   }
   el_batch_pack(&packed, members, n);
-  packed.may_be_slow = all_may_be_slow;
+  packed.may_be_slow = may_be_slow(TAILQ_FIRST(&batch->members)); /* as all */
   el_kv_send(batch->batcher->queue->shared->auth, &packed, timeout_ms,
              on_batch_answer, batch);
   el_packed_txn_free(&packed);
 }
 
-/* Returns the least time that a member of a batch has left: less would shorten the timeout of the
- * whole batch too much. It is enough for an answer. */
-static int64_t least_ms(const el_request_queue *queue) {
-  int64_t answer_ms = attempt_ms(queue) / EL_ATTEMPT_ANSWERS;
-  return answer_ms > EL_BATCH_LEAST_MS ? answer_ms : EL_BATCH_LEAST_MS;
-}
-
 /* Tells whether |request| may be a member of a batch. */
-static bool can_be_batched(const el_request *request, int64_t now_ms) {
+static bool can_be_batched(const el_request *request) {
   return !request->was_refused_in_batch && !request->is_unbatched &&
-         time_for(request, now_ms) >= least_ms(request->queue) &&
          request->packed.len <= MEMBER_BYTES_MAX &&
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
+}
+
+/* Tells whether |a| and |b| have about the same time: the batch has the shortest time of all. */
+static bool have_same_time(const el_request *a, const el_request *b,
+                           int64_t now_ms) {
+  int64_t a_ms = time_for(a, now_ms), b_ms = time_for(b, now_ms);
+  if (a_ms > EL_CALL_MS) a_ms = EL_CALL_MS;
+  if (b_ms > EL_CALL_MS) b_ms = EL_CALL_MS;
+  return a_ms - b_ms <= EL_BATCH_SPREAD_MS && b_ms - a_ms <= EL_BATCH_SPREAD_MS;
 }
 
 /* Tells whether a member of |batch| puts a key into the lock queue that |request| changes. Then
@@ -371,14 +378,13 @@ static void fill(el_batch *batch) {
   size_t cost, bytes;
   el_request *next;
   if (TAILQ_EMPTY(&batcher->waiting) ||
-      batch->sent_ms < batcher->unbatched_until ||
-      !can_be_batched(first, batch->sent_ms)) {
+      batch->sent_ms < batcher->unbatched_until || !can_be_batched(first)) {
     return;
   }
   cost = el_batch_cost(&first->packed);
   bytes = first->packed.len;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
-         can_be_batched(next, batch->sent_ms) &&
+         can_be_batched(next) && have_same_time(first, next, batch->sent_ms) &&
          !follows_enqueue(batch, next)) {
     cost += el_batch_cost(&next->packed);
     bytes += next->packed.len;

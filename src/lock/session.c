@@ -566,7 +566,11 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   if (el_session_is_alive(session)) {
     on_keepalive_answer(session, answer, now_ms);
   }
-  note_slowness(session, now_ms);
+  if (answer->err.code == EL_OK) {
+    note_slowness(session, now_ms);
+  } else {
+    session->too_slow.code = EL_OK; /* no answer is not a slow one */
+  }
   end(session);
 }
 

@@ -139,10 +139,8 @@ static void answer_failure(call *it) {
   if (it->health_call.is_restarted) {
     answer.err.has_other_member = true; /* the member is not at fault */
   } else {
-    /* A call to a numbered member is no reason to leave the one in use. */
     el_channel_record_result(it->ch, it->member, it->begun_ms,
-                             it->health_call.is_given_up || it->is_pinned,
-                             &answer.err);
+                             it->health_call.is_given_up, &answer.err);
   }
   it->done(it->arg, &answer);
 }

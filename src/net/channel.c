@@ -67,9 +67,12 @@ struct el_channel {
   member_state *members;
   size_t n;
   size_t current;   /* the member in use */
-  bool is_doubtful; /* it has not answered since another was left */
-  char *token;      /* NULL: none */
-  el_tls *tls;      /* NULL: no member uses TLS */
+  bool is_doubtful; /* it has not answered since |left| was left */
+  size_t left;      /* the member in use before */
+  uint64_t
+      called_term; /* in which el_channel_saw_leader last called the client back */
+  char *token;     /* NULL: none */
+  el_tls *tls;     /* NULL: no member uses TLS */
   uint64_t term;    /* the largest raft term that an answer had */
   bool is_dns_slow; /* the next attempt waits longer for an address */
   el_health health; /* of the member in use */
@@ -386,6 +389,7 @@ static void recreate_soon(member_state *at) {
 
 static void use(el_channel *ch, size_t member, const el_error *cause) {
   el_failover_listener *listener;
+  ch->left = ch->current;
   ch->current = member;
   ch->is_doubtful = true;
   el_health_moved(&ch->health);
@@ -709,13 +713,19 @@ void el_channel_saw_term(el_channel *ch, uint64_t term) {
 
 uint64_t el_channel_term(const el_channel *ch) { return ch->term; }
 
-void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t term) {
-  if (member != ch->current && ch->is_doubtful) {
+size_t el_channel_left_member(const el_channel *ch) { return ch->left; }
+
+void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t old_term,
+                           uint64_t term) {
+  heard(&ch->members[member]);
+  if (member != ch->current && ch->is_doubtful && old_term != 0 &&
+      term > old_term && term > ch->called_term) {
     el_error cause;
     el_error_set(&cause, EL_UNAVAILABLE,
                  "etcd %s: no answer yet, but %s has a new leader",
                  el_channel_address(ch, ch->current),
                  el_channel_address(ch, member));
+    ch->called_term = term;
     use(ch, member, &cause);
   }
   el_channel_saw_term(ch, term);
@@ -859,7 +869,7 @@ static bool was_silent_since(const el_channel *ch, int64_t begun_ms) {
 void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
                               bool is_given_up, el_error *err) {
   member_state *at = &ch->members[member];
-  bool is_seen_silent;
+  bool is_seen_silent, is_called_back;
   if (err->code == EL_OK) {
     at->cause_until_ms = at->connecting_since_ms = 0;
     return;
@@ -869,16 +879,17 @@ void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
   is_seen_silent =
       err->is_unanswered && (is_given_up || was_silent_since(ch, begun_ms));
   if (err->is_unanswered && !is_seen_silent) return; /* it is only slow */
-  if (err->has_new_leader && member != ch->current && ch->is_doubtful) {
-    use(ch, member, err);
-  }
+  is_called_back =
+      err->has_new_leader && member != ch->current && ch->is_doubtful;
+  if (is_called_back) use(ch, member, err);
   if (!err->is_unanswered && member == ch->current &&
       el_channel_is_connected(ch, member)) {
     /* The member refuses the request, but is not silent. During an election the client returns to
      * it, and not to a member that it has to connect to. */
     el_health_heard(&ch->health);
     heard(at);
-    if (err->has_new_leader && at->failed_until_ms <= el_now_ms()) {
+    if (err->has_new_leader &&
+        (is_called_back || at->failed_until_ms <= el_now_ms())) {
       at->failed_until_ms = el_now_ms() + EL_FAILED_MS;
       err->has_other_member = true; /* this one, too */
       restart_with_leader(ch);

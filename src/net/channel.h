@@ -103,9 +103,14 @@ bool el_channel_is_doubtful(const el_channel *ch);
 /* el_channel_term returns the largest raft term of an answer; 0: none has come. @thread io */
 uint64_t el_channel_term(const el_channel *ch);
 
-/* el_channel_saw_leader records that |member| has a new leader, in the raft term |term|. If
- * el_channel_is_doubtful, |member| is used from now on. @thread io */
-void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t term);
+/* el_channel_left_member returns the member that was used before the one in use. @thread io */
+size_t el_channel_left_member(const el_channel *ch);
+
+/* el_channel_saw_leader records that |member| has answered a read that needs a leader, in the raft
+ * term |term|. If this is a later term than |old_term|, the largest known one when the read was
+ * sent, and el_channel_is_doubtful, |member| is used from now on. @thread io */
+void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t old_term,
+                           uint64_t term);
 
 /* el_channel_attempt_ms returns the timeout of one attempt of a call that need not end earlier.
  * @thread io */
