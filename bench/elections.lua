@@ -14,7 +14,7 @@ local cluster = require "spec.support.servers.cluster"
 local etcdlock = require "etcdlock"
 local measure = require "bench.measure"
 local proc = require "spec.support.programs.proc"
-local temporary = require "spec.support.harness.temporary"
+local program = require "bench.program"
 local wait = require "spec.support.harness.wait"
 
 local CLIENTS, TTL, SOON = 16, 5, 3
@@ -115,18 +115,8 @@ local function run(election, rounds)
   end
 end
 
-io.stdout:setvbuf "line"
-local function words(name, default)
-  local text = os.getenv(name) or ""
-  return (text ~= "" and text or default):gmatch "%S+"
-end
-local ok, failure = xpcall(function()
-  for election in words("ELECTION", "1 2") do
-    run(tonumber(election), tonumber(words("ROUNDS", "20")()))
+program.run(function()
+  for election in program.words("ELECTION", "1 2") do
+    run(tonumber(election), tonumber(program.words("ROUNDS", "20")()))
   end
-end, debug.traceback)
-Etcd.stop_all()
-temporary.remove_all()
-proc.shut_down()
-if not ok then io.stderr:write(tostring(failure), "\n") end
-os.exit(ok and 0 or 1)
+end)

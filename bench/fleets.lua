@@ -13,6 +13,7 @@ local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
 local http = require "socket.http"
 local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local secured = require "spec.support.servers.secured"
 local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
@@ -210,26 +211,10 @@ local function measure(it, entrant)
   etcd:stop()
 end
 
-local function is_wanted(title)
-  local words = os.getenv "ROWS" or ""
-  if words == "" then return true end
-  for word in words:gmatch "%S+" do
-    if title:find(word, 1, true) then return true end
-  end
-end
-
-io.stdout:setvbuf "line"
-local entrants = os.getenv "ENTRANTS" or ""
-if entrants == "" then entrants = "etcdlock go" end
-local ok, failure = xpcall(function()
+program.run(function()
   for _, it in ipairs(rows) do
-    for entrant in entrants:gmatch "%S+" do
-      if is_wanted(it.title) then measure(it, entrant) end
+    for entrant in program.words("ENTRANTS", "etcdlock go") do
+      if program.is_wanted(it.title) then measure(it, entrant) end
     end
   end
-end, debug.traceback)
-Etcd.stop_all()
-temporary.remove_all()
-proc.shut_down()
-if not ok then io.stderr:write(tostring(failure), "\n") end
-os.exit(ok and 0 or 1)
+end)

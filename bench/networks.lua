@@ -17,6 +17,7 @@ local matrix = require "spec.support.harness.matrix"
 local measure = require "bench.measure"
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -245,20 +246,12 @@ local function report(it, runs)
   print(("%-26s  %s  %s"):format(it.title, table.concat(cells, "    "), verdict))
 end
 
-local function is_wanted(title)
-  local words = os.getenv "ROWS" or ""
-  if words == "" then return true end
-  for word in words:gmatch "%S+" do
-    if title:find(word, 1, true) then return true end
-  end
-end
-
 -- Runs the wanted rows, JOBS at a time, each in a process that runs this program.
 local function run_rows()
   print(("%-26s  TTL 5: etcdlock   etcdctl    TTL 10: etcdlock  etcdctl"):format "")
   local waiting, running = {}, {}
   for _, it in ipairs(rows) do
-    if is_wanted(it.title) then table.insert(waiting, it.title) end
+    if program.is_wanted(it.title) then table.insert(waiting, it.title) end
   end
   while waiting[1] or next(running) do
     while waiting[1] and #running < JOBS do
@@ -276,15 +269,9 @@ local function run_rows()
   end
 end
 
-io.stdout:setvbuf "line"
-local ok, failure = xpcall(function()
+program.run(function()
   if not arg[1] then return run_rows() end
   for i, it in ipairs(rows) do
     if it.title == arg[1] then report(it, run_all(it, i)) end
   end
-end, debug.traceback)
-Etcd.stop_all()
-temporary.remove_all()
-proc.shut_down()
-if not ok then io.stderr:write(tostring(failure), "\n") end
-os.exit(ok and 0 or 1)
+end)
