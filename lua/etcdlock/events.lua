@@ -274,7 +274,8 @@ end
 -- the hold to the metrics. If `is_interrupt` is true, a later call of deliver adds the duration,
 -- because the garbage collector may have interrupted a method of the metrics.
 local function hold_event(self, record, is_interrupt)
-  local event, name = event_of(record), names_in(record.subject)[1]
+  local event = event_of(record)
+  local name = self._metrics and names_in(record.subject)[1]
   if self._metrics and is_interrupt then
     table.insert(self._unmeasured, { name, record.mode, record.lasted, record.event })
   elseif self._metrics then

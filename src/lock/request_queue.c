@@ -348,10 +348,9 @@ static bool can_be_batched(const el_request *request) {
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
 
-/* Tells whether |a| and |b| have about the same time: the batch has the shortest time of all. */
-static bool have_same_time(const el_request *a, const el_request *b,
-                           int64_t now_ms) {
-  int64_t a_ms = time_for(a, now_ms), b_ms = time_for(b, now_ms);
+/* Tells whether two requests with the times |a_ms| and |b_ms| may share a batch, which has the
+ * shorter time. An attempt longer than EL_CALL_MS counts as that. */
+static bool is_same_time(int64_t a_ms, int64_t b_ms) {
   if (a_ms > EL_CALL_MS) a_ms = EL_CALL_MS;
   if (b_ms > EL_CALL_MS) b_ms = EL_CALL_MS;
   return a_ms - b_ms <= EL_BATCH_SPREAD_MS && b_ms - a_ms <= EL_BATCH_SPREAD_MS;
@@ -376,15 +375,18 @@ static void fill(el_batch *batch) {
   el_batcher *batcher = batch->batcher;
   const el_request *first = TAILQ_FIRST(&batch->members);
   size_t cost, bytes;
+  int64_t first_ms;
   el_request *next;
   if (TAILQ_EMPTY(&batcher->waiting) ||
       batch->sent_ms < batcher->unbatched_until || !can_be_batched(first)) {
     return;
   }
+  first_ms = time_for(first, batch->sent_ms);
   cost = el_batch_cost(&first->packed);
   bytes = first->packed.len;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
-         can_be_batched(next) && have_same_time(first, next, batch->sent_ms) &&
+         can_be_batched(next) &&
+         is_same_time(first_ms, time_for(next, batch->sent_ms)) &&
          !follows_enqueue(batch, next)) {
     cost += el_batch_cost(&next->packed);
     bytes += next->packed.len;

@@ -501,15 +501,18 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 }
 
 /* If no hold is proven, and answers take so long that this may be the reason, notes that, and
- * reports it if it has lasted for EL_UNPROVEN_TTLS. (A keepalive whose lease may have expired is
- * proven by a read that is sent after its answer, see lease_proof.h.) */
-static void note_slowness(el_session *session, int64_t now_ms) {
+ * reports it if it has lasted for EL_UNPROVEN_TTLS. No answer is not a slow one. (A keepalive
+ * whose lease may have expired is proven by a read that is sent after its answer, see
+ * lease_proof.h.) */
+static void note_slowness(el_session *session, bool is_answered,
+                          int64_t now_ms) {
   const el_session_lease *lease = &session->lease;
   int64_t took_ms = el_patience_round_trip_ms(patience_of(session));
   bool was_too_slow = session->too_slow.code != EL_OK;
   session->too_slow.code = EL_OK;
-  if (lease->state != EL_SESSION_ALIVE || lease->hold_deadline != 0 ||
-      session->n_keys == 0 || EL_TTL_ANSWERS * took_ms < lease->ttl_ms) {
+  if (!is_answered || lease->state != EL_SESSION_ALIVE ||
+      lease->hold_deadline != 0 || session->n_keys == 0 ||
+      EL_TTL_ANSWERS * took_ms < lease->ttl_ms) {
     return;
   }
   if (!was_too_slow) session->too_slow_ms = now_ms;
@@ -566,11 +569,7 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   if (el_session_is_alive(session)) {
     on_keepalive_answer(session, answer, now_ms);
   }
-  if (answer->err.code == EL_OK) {
-    note_slowness(session, now_ms);
-  } else {
-    session->too_slow.code = EL_OK; /* no answer is not a slow one */
-  }
+  note_slowness(session, answer->err.code == EL_OK, now_ms);
   end(session);
 }
 
