@@ -301,7 +301,7 @@ static void await_leader(el_request_queue *queue, el_bytes key) {
   const el_channel *ch = el_auth_channel(queue->shared->auth);
   int64_t now_ms = el_now_ms();
   if (!el_channel_is_doubtful(ch) || now_ms < queue->election_read_at) return;
-  queue->election_read_at = now_ms + EL_FAILED_MS;
+  queue->election_read_at = now_ms + EL_ANSWER_MS;
   send_election_read(queue, key, el_channel_member(ch));
   send_election_read(queue, key, el_channel_left_member(ch));
 }

@@ -67,12 +67,12 @@ struct el_channel {
   member_state *members;
   size_t n;
   size_t current;   /* the member in use */
-  bool is_doubtful; /* it has not answered since |left| was left */
-  size_t left;      /* the member in use before */
-  uint64_t
-      called_term; /* in which el_channel_saw_leader last called the client back */
-  char *token;     /* NULL: none */
-  el_tls *tls;     /* NULL: no member uses TLS */
+  bool is_doubtful; /* it has not answered since another was left */
+  size_t left;      /* see el_channel_left_member */
+  /* the term in which el_channel_saw_leader last called the client back */
+  uint64_t called_term;
+  char *token;      /* NULL: none */
+  el_tls *tls;      /* NULL: no member uses TLS */
   uint64_t term;    /* the largest raft term that an answer had */
   bool is_dns_slow; /* the next attempt waits longer for an address */
   el_health health; /* of the member in use */
@@ -389,7 +389,6 @@ static void recreate_soon(member_state *at) {
 
 static void use(el_channel *ch, size_t member, const el_error *cause) {
   el_failover_listener *listener;
-  ch->left = ch->current;
   ch->current = member;
   ch->is_doubtful = true;
   el_health_moved(&ch->health);
@@ -495,6 +494,7 @@ typedef enum leave_sign {
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
   bool was_vain = is_vain(at);
+  size_t next;
   if (sign != SIGN_FAILED) at->vain_ms = el_now_ms();
   switch (sign) {
     case SIGN_SILENT:
@@ -514,7 +514,9 @@ static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
     case SIGN_FAILED:
       break;
   }
-  use(ch, next_member(ch), cause);
+  next = next_member(ch);
+  ch->left = sign != SIGN_FAILED ? ch->current : next;
+  use(ch, next, cause);
 }
 
 static void on_unresponsive(el_health *health) {

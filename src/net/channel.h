@@ -103,7 +103,8 @@ bool el_channel_is_doubtful(const el_channel *ch);
 /* el_channel_term returns the largest raft term of an answer; 0: none has come. @thread io */
 uint64_t el_channel_term(const el_channel *ch);
 
-/* el_channel_left_member returns the member that was used before the one in use. @thread io */
+/* el_channel_left_member returns the member that was left last, if it was silent; otherwise the one
+ * that was used then. @thread io */
 size_t el_channel_left_member(const el_channel *ch);
 
 /* el_channel_saw_leader records that |member| has answered a read that needs a leader, in the raft
