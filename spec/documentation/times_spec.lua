@@ -8,8 +8,15 @@ end
 
 -- Returns the number that the Lua file `path` gives to the local variable `name`.
 local function lua(path, name)
-  local pattern = "\nlocal [%u_, ]*%f[%u]" .. name .. "%f[^%u_][%u_, ]* = ([%d.]+)"
-  return tonumber((assert(assert(read_file("lua/etcdlock/" .. path)):match(pattern), name)))
+  local text = assert(read_file("lua/etcdlock/" .. path))
+  for names, values in text:gmatch "\nlocal ([%u_, ]+) = ([%d., ]+)" do
+    local next_value = values:gmatch "[%d.]+"
+    for each in names:gmatch "[%u_]+" do
+      local value = next_value()
+      if each == name then return tonumber(value) end
+    end
+  end
+  error(path .. " has no " .. name)
 end
 
 local CALL = lua("client.lua", "REQUEST_TIMEOUT")
@@ -41,7 +48,15 @@ local TOLD = {
     { "asks the next member after ([%d.]+) s,", core.EL_FIRST_ANSWER_MS / 1000 },
     { "with one endpoint, it waits for (%d+) s:", SILENT / 1000 },
     { "later by up to `ttl` / 3, at most (%d+) s", SILENT / 1000 },
+    { "From `ttl` / (%d+) on, keepalives", 4 * core.EL_SLOW_DIVISOR }, -- 4 SRTT reach TTL/4
+    { "lock later, by up to ([%d.]+) s, if the lock is released", core.EL_PAUSE_LAST_MS / 1000 },
     { "Waiters read again every (%d+) s", core.EL_REREAD_MS / 1000 },
+  },
+  ["doc/observability.md"] = {
+    { "still waits for a lock after ([%d.]+) s | info", lua("acquire.lua", "LOG_WAIT_AFTER") },
+    { "still waits for a lock after ([%d.]+) s, or after `ttl` %+ 0.5 s",
+      lua("client.lua", "LONG_WAIT") + lua("client.lua", "LONG_WAIT_SPARE") },
+    { "for each cause at most once in (%d+) s", lua("outages.lua", "RETRY_EVERY") },
   },
   ["doc/performance.md"] = {
     { "a keepalive every `ttl` / (%d+), for", core.EL_RENEW_DIVISOR },
@@ -70,6 +85,10 @@ local TOLD = {
   ["doc/command.md"] = {
     { "without a limit ends after (%d+) s if the cause is known", core.EL_CALL_MS / 1000 },
     { "is known, at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
+  },
+  ["doc/nginx.md"] = {
+    { "for one request to etcd: at most ([%d.]+) s", lua("acquire.lua", "SHORT_TRY_TIMEOUT") },
+    { "or ([%d.]+) s if the client has no lease", lua("acquire.lua", "FIRST_SHORT_TRY_TIMEOUT") },
   },
   ["doc/embedding.md"] = {
     { "waits at most about ([%d.]+) s for", lua("client.lua", "CLOSE_TIMEOUT") },

@@ -8,7 +8,7 @@
 #ifndef ETCDLOCK_BASE_TIMES_H
 #define ETCDLOCK_BASE_TIMES_H
 
-/* ---- patience: how long etcd may take, and what follows ---- */
+/* ---- patience: when a member or a connection counts as dead ---- */
 
 enum {
   /* The least time for an answer. A follower may be silent until the members have elected a leader,
@@ -50,32 +50,42 @@ enum {
    * can answer: the resolver asks that server after 5 s, and gRPC lets the resolver look at the
    * clock once a second. */
   EL_NAME_LONG_MS = 8000,
-  /* The pause before a failed request is sent again doubles from the first to the last of these. An
-   * election takes one or two seconds, so its end is noticed soon, at little cost. */
-  EL_PAUSE_FIRST_MS = 50,
-  EL_PAUSE_LAST_MS = 200,
-  /* the pause before a request is sent again at once, for example to another member */
-  EL_AT_ONCE_MS = 10,
-  /* the pause after a refusal that an operator has to remove */
-  EL_REFUSED_MS = 1000,
   /* How long a failed call counts against its member: until then, failed requests are not repeated
    * at once there. Then the member's gRPC channel is made anew if it has failed to connect. */
   EL_FAILED_MS = 300,
-  /* how long a call without a limit of its own may take */
-  EL_CALL_MS = 5000,
-  /* how long the circuit breaker stays open after a request has found etcd unreachable */
-  EL_FAIL_FAST_MS = 2000,
-  /* How long a wait without a timeout may last if etcd has never answered, and the cause is not
-   * known (if it is: EL_CALL_MS). It is enough for two attempts to connect with the longest limit:
-   * a load balancer may lead the first to a member that hangs. */
-  EL_FIRST_CONTACT_MS = 30000,
   /* How long etcd may take to answer a ping of HTTP/2, and for how long the answer to a read shows
    * that etcd is alive and busy with passwords. With 200 clients whose passwords it computed, it
    * took 8 s (`make fleets`). */
   EL_BUSY_MS = 20000,
-  /* How long an Authenticate may take. A dead connection ends it earlier, unless a proxy answers
-   * the pings in place of etcd. */
+  /* How long an Authenticate may take: with 200 clients on a busy machine the last one took 28 s
+   * (`make fleets`). A dead connection ends it earlier, unless a proxy answers the pings in place
+   * of etcd. */
   EL_AUTHENTICATE_MS = 60000
+};
+
+/* ---- pauses between requests, and the limits of calls ---- */
+
+enum {
+  /* The pause before a failed request is sent again doubles from the first to the last of these. An
+   * election takes one or two seconds, so its end is noticed soon, at little cost. */
+  EL_PAUSE_FIRST_MS = 50,
+  EL_PAUSE_LAST_MS = 200,
+  /* The pause before a request is sent again at once, for example to another member. Without it,
+   * two members that refuse at once would be asked thousands of times a second. */
+  EL_AT_ONCE_MS = 10,
+  /* The pause after a refusal that an operator has to remove, for example of a permission. It costs
+   * etcd one request a second. */
+  EL_REFUSED_MS = 1000,
+  /* How long a call without a limit of its own may take: longer than an election (EL_ELECTION_MS).
+   */
+  EL_CALL_MS = 5000,
+  /* How long the circuit breaker stays open after a request has found etcd unreachable. Then
+   * another request may find out whether etcd answers again. */
+  EL_FAIL_FAST_MS = 2000,
+  /* How long a wait without a timeout may last if etcd has never answered, and the cause is not
+   * known (if it is: EL_CALL_MS). It is enough for two attempts to connect with the longest limit:
+   * a load balancer may lead the first to a member that hangs. */
+  EL_FIRST_CONTACT_MS = 30000
 };
 
 /* ---- a lease ---- */
@@ -105,7 +115,8 @@ enum {
   /* Waits fail if answers have taken too long for the TTL, and no hold was proven, for this many
    * TTLs. A disk may be busy for a while only. Rows: as before. */
   EL_UNPROVEN_TTLS = 4,
-  /* between keepalives that were not proven, or whose member or leader was left */
+  /* Between keepalives that were not proven, or whose member or leader was left: an election takes
+   * 1 s or longer, so the new leader renews the lease soon, at four requests a second. */
   EL_REPROVE_MS = 250,
   /* A sight of a key counts as fresh for so long, but only while TTL/2 is left of the hold. A key
    * is read again before a grant if it was not seen for so long: an admin may have deleted it. */
@@ -132,17 +143,21 @@ enum {
   /* How long the kernel of the other side may take to confirm data (TCP_USER_TIMEOUT). It does not
    * depend on how busy etcd is. */
   EL_USER_TIMEOUT_MS = 2000,
-  /* by how much later than at its limit gRPC may end an attempt to connect */
+  /* By how much later than at its limit gRPC may end an attempt to connect. gRPC's timers are due
+   * within milliseconds; the rest is for a busy machine. */
   EL_CONNECT_MARGIN_MS = 100,
   /* the part of a connection's time that counts as the time of an answer: it is two round trips,
    * but only one if a proxy accepts it */
   EL_CONNECTION_DIVISOR = 2,
-  /* between two looks whether the connection that a call waits for is there */
+  /* Between two looks whether the connection that a call waits for is there. Ten
+   * looks are in the least time for an answer. */
   EL_LOOK_MS = 50,
   /* How long a diagnosis of a failed connection may take. It is short, because errors may wait for
    * its result. */
   EL_DIAGNOSIS_MS = 1000,
-  /* at least between the starts of two diagnoses of a member; for how long a cause is reported */
+  /* At least between the starts of two diagnoses of a member, each of which is a thread and a
+   * connection; for how long a cause is reported: longer than that and a diagnosis together, so
+   * that a lasting cause is always known. */
   EL_DIAGNOSE_EVERY_MS = 2000,
   EL_CAUSE_MS = 5000,
   /* How long the end of a channel waits for the threads of its diagnoses. They end at once, unless
@@ -162,7 +177,8 @@ enum {
    * row, up to 8 s. */
   EL_LOGIN_REFUSED_MS = 1000,
   EL_LOGIN_REFUSED_DOUBLINGS = 3,
-  /* the pause between reads that show whether an etcd is alive that computes hashes */
+  /* The pause between reads that show whether an etcd is alive that computes hashes. The reads of
+   * all clients that wait reach etcd, so they are rare. */
   EL_LOGIN_READ_MS = 1000
 };
 
@@ -175,7 +191,8 @@ enum {
   /* The longest wait of a batch for the answer to the one before. A member that hangs must not
    * delay requests that another could answer. */
   EL_BATCH_WAIT_MS = 100,
-  /* The largest difference between the times that requests of a batch have left. */
+  /* The largest difference between the times that requests of a batch have left. The batch ends
+   * when the first of them does, so more would give up the others too early. */
   EL_BATCH_SPREAD_MS = 500,
   /* For how long no batch is sent after an answer was too large, or etcd had no space: the quota
    * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
@@ -206,15 +223,18 @@ enum {
   /* How long no thread drives the loop after a Lua thread has released it: most Lua threads that
    * make another request do so sooner. */
   EL_RELEASED_MS = 2,
-  /* between two tries to free a gRPC channel */
+  /* between two tries to free a gRPC channel: gRPC does not tell when an attempt to connect ends */
   EL_FREE_EVERY_MS = 20,
   /* how much later than its deadline a request may end by itself: the error of gRPC says more */
   EL_GRACE_MS = 100,
-  /* between two looks whether it is known why etcd cannot be reached */
+  /* Between two looks whether it is known why etcd cannot be reached. A diagnosis takes at most
+   * EL_DIAGNOSIS_MS. */
   EL_CONTACT_STEP_MS = 1000,
-  /* between two tries of nginx's wake thread to accept a connection if no descriptor is free */
+  /* between two tries of nginx's wake thread to accept a connection if no descriptor is free: it
+   * would use a whole processor without a pause */
   EL_DESCRIPTOR_PAUSE_US = 2000,
-  /* the time in which a garbage-collected client releases its locks and revokes its lease */
+  /* The time in which a garbage-collected client releases its locks and revokes its lease:
+   * lua_close waits for it, too. */
   EL_COLLECTED_MS = 500
 };
 

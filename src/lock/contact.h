@@ -2,7 +2,9 @@
  * since, and when the next attempt leaves.
  *
  * Requests and lease calls report what they saw. After a failed attempt no request leaves for a
- * pause (el_pause_ms); then one request leaves, and the others wait for its answer. */
+ * pause (el_pause_ms); then one request leaves, and the others wait for its answer. Keepalives,
+ * watches and logins do not wait for it: there is only one of each at a time, and the holds depend
+ * on them. */
 #ifndef ETCDLOCK_LOCK_CONTACT_H
 #define ETCDLOCK_LOCK_CONTACT_H
 

@@ -717,18 +717,24 @@ uint64_t el_channel_term(const el_channel *ch) { return ch->term; }
 
 size_t el_channel_left_member(const el_channel *ch) { return ch->left; }
 
+/* Uses |member| again, which has shown a new leader, unless the member in use has answered. Returns
+ * whether it does. */
+static bool call_back(el_channel *ch, size_t member, const el_error *cause) {
+  if (member == ch->current || !ch->is_doubtful) return false;
+  use(ch, member, cause);
+  return true;
+}
+
 void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t old_term,
                            uint64_t term) {
   heard(&ch->members[member]);
-  if (member != ch->current && ch->is_doubtful && old_term != 0 &&
-      term > old_term && term > ch->called_term) {
+  if (old_term != 0 && term > old_term && term > ch->called_term) {
     el_error cause;
     el_error_set(&cause, EL_UNAVAILABLE,
                  "etcd %s: no answer yet, but %s has a new leader",
                  el_channel_address(ch, ch->current),
                  el_channel_address(ch, member));
-    ch->called_term = term;
-    use(ch, member, &cause);
+    if (call_back(ch, member, &cause)) ch->called_term = term;
   }
   el_channel_saw_term(ch, term);
 }
@@ -860,14 +866,6 @@ static void explain_timeout(const member_state *at, el_error *err) {
   memcpy(err->text, cause.text, sizeof err->text);
 }
 
-/* Tells whether the member in use was silent: no answer has come for as long as one may take, and a
- * call that began at |begun_ms| has waited for so long. */
-static bool was_silent_since(const el_channel *ch, int64_t begun_ms) {
-  int64_t since_ms =
-      begun_ms > ch->health.heard_ms ? begun_ms : ch->health.heard_ms;
-  return el_now_ms() >= since_ms + el_health_limit_ms(&ch->health);
-}
-
 void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
                               bool is_given_up, el_error *err) {
   member_state *at = &ch->members[member];
@@ -878,12 +876,10 @@ void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   explain_timeout(at, err);
-  is_seen_silent =
-      err->is_unanswered && (is_given_up || was_silent_since(ch, begun_ms));
+  is_seen_silent = err->is_unanswered &&
+                   (is_given_up || el_health_was_silent(&ch->health, begun_ms));
   if (err->is_unanswered && !is_seen_silent) return; /* it is only slow */
-  is_called_back =
-      err->has_new_leader && member != ch->current && ch->is_doubtful;
-  if (is_called_back) use(ch, member, err);
+  is_called_back = err->has_new_leader && call_back(ch, member, err);
   if (!err->is_unanswered && member == ch->current &&
       el_channel_is_connected(ch, member)) {
     /* The member refuses the request, but is not silent. During an election the client returns to

@@ -44,6 +44,11 @@ static bool is_silent(const el_health *health) {
   return !is_renewing(health) && el_now_ms() >= silent_at_ms(health);
 }
 
+bool el_health_was_silent(const el_health *health, int64_t begun_ms) {
+  int64_t since_ms = begun_ms > health->heard_ms ? begun_ms : health->heard_ms;
+  return el_now_ms() >= since_ms + el_health_limit_ms(health);
+}
+
 static void set_timer(el_health *health) {
   const el_health_call *first = TAILQ_FIRST(&health->pending);
   const el_health_call *last = TAILQ_LAST(&health->pending, el_health_calls);

@@ -97,6 +97,10 @@ void el_health_moved(el_health *health);
  * no other member, EL_ALONE_FACTOR lengthens that, but not beyond EL_ALONE_MOST_MS. @thread io */
 int64_t el_health_limit_ms(const el_health *health);
 
+/* el_health_was_silent tells whether no answer has come for as long as one may take, and a call
+ * that began at |begun_ms| has waited for so long. @thread io */
+bool el_health_was_silent(const el_health *health, int64_t begun_ms);
+
 /* el_health_restart cancels the pending calls, except keepalives, so that their callers send
  * them again, and forgets how often the limit has passed. @thread io */
 void el_health_restart(el_health *health);

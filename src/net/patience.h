@@ -2,17 +2,23 @@
  *
  * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
- * EL_ANSWER_MS. It doubles when this has passed in vain and no other member is left to try (leave
- * in channel.c), until the next answer. There are four differences:
+ * EL_ANSWER_MS. Each answer resets the doublings. There are six differences to the RFC. Each was
+ * needed by rows of `make networks` or of `build/simulation/simulation scenes`:
+ * - It doubles when it has passed in vain only if no other member is left to try (leave in
+ *   channel.c): during an election, a request to the next member helps more than a long wait.
+ *   Rows: leaders stand still.
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
- *   round trip or two more.
+ *   round trip or two more. Rows: rtt 300 and more, loss.
  * - An answer is always that of the attempt that it belongs to. So each is a sample (Karn's
  *   algorithm is about answers of which this is not known).
  * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
- *   is, but not how slow its disk is.
+ *   is, but not how slow its disk is. Row: disk 700 ms, busy.
  * - A sample counts as at most EL_SAMPLE_MOST_ANSWERS times the limit: the process may have stood
- *   still while it waited. */
+ *   still while it waited.
+ * - If there is no other member, el_health_limit_ms lengthens the limit (EL_ALONE_FACTOR). And
+ *   keepalives that are late beside other answers double only the limit of keepalives
+ *   (n_late in health.h): etcd may be slow with keepalives only. Row: keepalives late. */
 #ifndef ETCDLOCK_NET_PATIENCE_H
 #define ETCDLOCK_NET_PATIENCE_H
 
