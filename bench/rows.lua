@@ -19,7 +19,6 @@
 local M = { list = {} }
 
 M.FIGURES = {
-  core_bytes = "bytes of the core's structs for each lock",
   cpu_percent = "% of a core while idle",
   failed = "number of `lock` calls in a window that fail with a code other than `timeout`",
   handoff = "ms from `unlock` in one process to the return of `lock` in the other",
@@ -87,7 +86,7 @@ row("nginx", "one name in one nginx worker, 50 connections", { 1, 1, 1 },
 row("command", "a command under a free lock, one at a time", { 1, 1, 1 },
   "command etcdctl>=0.83 script", SHORT)
 row("held", "10,000 locks held by one client", { 1, 1, 1 }, "held",
-  { seconds = 4, figures = "core_bytes<=1024 cpu_percent<=1 rpcs" })
+  { seconds = 4, figures = "cpu_percent<=1 rpcs" })
 
 row("leader_killed", "8 clients while the leader is killed", { 1, 8, 8 }, "kept",
   { group = "faults", fault = "kill", rounds = 10, seconds = 7,

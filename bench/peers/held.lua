@@ -2,7 +2,6 @@
 -- requests of the client while no call is made. (bench/memory.lua measures the memory.)
 
 local json = require "dkjson"
-local core = require "etcdlock.core"
 local cqueues = require "cqueues"
 local etcdlock = require "etcdlock"
 local uv = require "luv"
@@ -56,7 +55,6 @@ print "ready"
 for line in io.lines() do
   local sample = window(json.decode(line).seconds)
   assert_held(held)
-  sample.core_bytes = core.HOLD_SIZE
   print(json.encode(sample))
 end
 client:close()
