@@ -29,12 +29,11 @@ rocks() {
   luarocks --lua-version="$ABI" "$@"
 }
 
-# The URL in the rockspec of the release leads nowhere yet. This copy names the archive in
-# build/dist.
-sed "s,https://etcdlock.example/,file://$PWD/build/dist/," \
-  "build/dist/etcdlock-$VERSION.rockspec" >"$ROCK/etcdlock-$VERSION.rockspec"
+# The rock of the sources. `luarocks pack` would download the archive from the URL in the rockspec,
+# which leads nowhere yet.
+SOURCES=$ROCK/server/etcdlock-$VERSION.src.rock
+(cd build/dist && zip -q "$SOURCES" "etcdlock-$VERSION.rockspec" "etcdlock-$1.tar.gz")
 cd "$ROCK/server"
-rocks pack "$ROCK/etcdlock-$VERSION.rockspec"
 luarocks-admin --lua-version="$ABI" make-manifest .
 
 rocks --tree="$TREE" --only-server="$ROCK/server" install etcdlock
