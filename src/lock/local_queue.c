@@ -391,16 +391,21 @@ static void grant(el_waiter *waiter, int64_t mod_rev) {
   }
 }
 
+static void report_failed(el_local_queues *queues, el_waiter *waiter,
+                          const el_error *err) {
+  begin_report(queues);
+  waiter->events->failed(waiter, err);
+  waiter->events->done(waiter);
+  end_report(queues);
+}
+
 /* Ends the wait of |waiter| with |err|. */
 static void fail(el_waiter *waiter, const el_error *err) {
   el_local_queue *queue = waiter->queue;
   detach(waiter);
   EL_COUNT(counters_of(queue), waiting, -1);
   el_timers_stop(timers_of(queue), &waiter->timer);
-  begin_report(queue->queues);
-  waiter->events->failed(waiter, err);
-  waiter->events->done(waiter);
-  end_report(queue->queues);
+  report_failed(queue->queues, waiter, err);
 }
 
 static void fail_for(el_waiter *waiter, el_entry_failure why) {
@@ -835,8 +840,7 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues) {
   el_local_queue *queue;
   assert(!queues->is_reporting && waiter->state == EL_WAITER_OUT);
   if (refused != NULL) {
-    waiter->events->failed(waiter, refused);
-    waiter->events->done(waiter);
+    report_failed(queues, waiter, refused);
     return;
   }
   EL_COUNT(&queues->session->shared->counters, waiting, 1);
@@ -948,7 +952,10 @@ static void must_restart(el_entry *entry) {
     detach(waiter);
     waiter->state = EL_WAITER_WAITING;
     TAILQ_INSERT_HEAD(&local->queue->waiting, waiter, link);
-    if (entry->rev != 0) waiter->events->requeued(waiter);
+    if (entry->rev == 0) continue;
+    begin_report(local->queue->queues);
+    waiter->events->requeued(waiter);
+    end_report(local->queue->queues);
   }
 }
 

@@ -1,6 +1,7 @@
 /* session: the lease of a client. */
 #include "lock/session.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,8 @@ static void check_expiry(el_session *session, int64_t now_ms) {
  * result before (note_result), because that may be why the holds have expired. */
 static int64_t begin(el_session *session) {
   int64_t now_ms = el_now_ms();
+  assert(!session->is_in_event);
+  session->is_in_event = true;
   note_stall(session);
   check_expiry(session, now_ms);
   return now_ms;
@@ -156,6 +159,7 @@ static void end(el_session *session) {
     el_timers_stop(session->shared->timers, &session->timer);
   }
   publish(session, wake_at);
+  session->is_in_event = false;
 }
 
 /* ---- calls ---- */

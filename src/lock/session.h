@@ -193,6 +193,7 @@ struct el_session {
   /* leases that are revoked in the background */
   el_lease_revocations revocations;
   int calls_in_flight; /* number of grants, revokes and audits in flight */
+  bool is_in_event;    /* an event is being applied */
   bool is_stopping;
 };
 
