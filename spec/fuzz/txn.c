@@ -67,7 +67,6 @@ static void build(member *it, fuzz_input *in) {
 /* Reads |answer|, the answer to |it|. */
 static void read_answer(const member *it, el_txn_answer *answer) {
   el_entry_answer seen;
-  el_write_event written;
   el_bytes label;
   uint16_t permits;
   bool detached;
@@ -78,7 +77,7 @@ static void read_answer(const member *it, el_txn_answer *answer) {
   if (it->request == QUERY_CONTENTION) {
     el_lock_txn_read_contention(&it->keys, REV, answer, &detached);
   } else if (it->request == SEND_GUARDED) {
-    el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
+    el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer);
   } else {
     el_lock_txn_read(&it->keys, &it->what, it->rev, it->value, answer, &seen);
     el_lock_txn_holder_value(&it->keys, &it->what, answer);

@@ -77,11 +77,6 @@ static el_writes *writes_of(const el_guarded *guarded) {
                                                 : NULL;
 }
 
-static el_write_action step(el_guarded *guarded, el_write_event *event) {
-  event->is_held = el_lock_is_holding(guarded->lk);
-  return el_write_order_step(&writes_of(guarded)->order, event);
-}
-
 static void take_turn(el_guarded *guarded);
 
 /* Removes a transaction that is over from the order of the hold's writes, and starts the next
@@ -89,14 +84,13 @@ static void take_turn(el_guarded *guarded);
  * one after it. */
 static void leave_order(el_guarded *guarded) {
   el_writes *writes = writes_of(guarded);
-  el_write_event stop = {.kind = EL_WRITE_ON_CANCEL};
   if (guarded->is_queued) {
     guarded->is_queued = false;
     TAILQ_REMOVE(&writes->waiting, guarded, order_link);
   }
   if (!guarded->has_turn) return;
   guarded->has_turn = false;
-  step(guarded, &stop);
+  el_write_order_end(&writes->order);
   while (!TAILQ_EMPTY(&writes->waiting) &&
          writes->order.state == EL_WRITE_IDLE &&
          guarded->task.shared->closed.code == EL_OK) {
@@ -173,35 +167,32 @@ static void queue_up(el_guarded *guarded) {
                 guarded->deadline_ms);
 }
 
-/* Carries out |action|: queues the transaction, sends it, or fails it because its hold has ended.
- */
+/* Sends what |action| asks for, or fails the write because its hold has ended. */
 static void perform(el_guarded *guarded, el_write_action action) {
-  switch (action) {
-    case EL_WRITE_WAIT:
-      queue_up(guarded);
-      return;
-    case EL_WRITE_SEND_TOUCH:
-      send_touch(guarded);
-      return;
-    case EL_WRITE_REPORT_NOT_HELD:
-      fail_hold_ended(guarded);
-      return;
-    default: /* EL_WRITE_SEND_WRITE */
-      send_operations(guarded);
+  if (action == EL_WRITE_REPORT_NOT_HELD) {
+    fail_hold_ended(guarded);
+    return;
+  }
+  guarded->has_turn = true;
+  if (action == EL_WRITE_SEND_TOUCH) {
+    send_touch(guarded);
+  } else {
+    send_operations(guarded);
   }
 }
 
-/* Steps the write order with the event |kind| and carries out the action. A transaction without an
- * order is sent at once. */
-static void attempt(el_guarded *guarded, int kind) {
-  el_write_event event = {.kind = kind, .has_order_key = guarded->is_proclaim};
-  el_write_action action = EL_WRITE_SEND_WRITE;
-  if (writes_of(guarded) != NULL) {
-    action = step(guarded, &event);
-    guarded->has_turn = guarded->has_turn || action == EL_WRITE_SEND_TOUCH ||
-                        action == EL_WRITE_SEND_WRITE;
+/* Sends the transaction, first or again. A transaction with an order first waits for the write in
+ * progress. */
+static void attempt(el_guarded *guarded) {
+  el_writes *writes = writes_of(guarded);
+  if (writes == NULL) {
+    send_operations(guarded);
+  } else if (!guarded->has_turn && writes->order.state != EL_WRITE_IDLE) {
+    queue_up(guarded);
+  } else {
+    perform(guarded, el_write_order_send(&writes->order,
+                                         el_lock_is_holding(guarded->lk)));
   }
-  perform(guarded, action);
 }
 
 /* Has the transaction wait for its next attempt. Returns false if there is none: the client is
@@ -243,34 +234,36 @@ static void take_turn(el_guarded *guarded) {
   TAILQ_REMOVE(&guarded->task.shared->resting, guarded, link);
   el_timers_stop(guarded->task.shared->timers, &guarded->timer);
   if (!end_if_unwanted(guarded)) {
-    attempt(guarded, EL_WRITE_ON_START);
+    attempt(guarded);
   }
+}
+
+static el_write_action judge_ordered(const el_guarded *guarded,
+                                     const el_write_answer *answer) {
+  return el_write_order_take_answer(&writes_of(guarded)->order, answer,
+                                    el_lock_is_holding(guarded->lk),
+                                    guarded->is_proclaim);
 }
 
 static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
   el_guard writer = {.keys = NULL};
-  el_write_event event;
+  el_write_answer read;
   if (guarded->lk != NULL) writer = el_lock_writer(guarded->lk);
-  el_lock_txn_read_guarded(&writer, answer, &event);
-  guarded->is_detached = event.is_detached;
-  if (writes_of(guarded) != NULL) return step(guarded, &event);
-  if (el_write_may_retry(&event.outcome, guarded->writes)) {
+  read = el_lock_txn_read_guarded(&writer, answer);
+  guarded->is_detached = read.is_detached;
+  if (writes_of(guarded) != NULL) return judge_ordered(guarded, &read);
+  if (el_write_may_retry(&read.outcome, guarded->writes)) {
     return EL_WRITE_RETRY_LATER;
   }
-  if (!event.outcome.is_done) return EL_WRITE_REPORT_FAILED;
-  return event.succeeded ? EL_WRITE_REPORT_DONE : EL_WRITE_REPORT_KEY_GONE;
-}
-
-static el_write_action give_up(el_guarded *guarded) {
-  el_write_event stop = {.kind = EL_WRITE_ON_CANCEL};
-  return writes_of(guarded) != NULL ? step(guarded, &stop)
-                                    : EL_WRITE_REPORT_FAILED;
+  if (!read.outcome.is_done) return EL_WRITE_REPORT_FAILED;
+  return read.succeeded ? EL_WRITE_REPORT_DONE : EL_WRITE_REPORT_KEY_GONE;
 }
 
 static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   el_write_action action = judge(guarded, answer);
   if (action == EL_WRITE_RETRY_LATER && !rest(guarded, answer)) {
-    action = give_up(guarded);
+    action = writes_of(guarded) != NULL ? EL_WRITE_REPORT_UNSENT
+                                        : EL_WRITE_REPORT_FAILED;
   }
   switch (action) {
     case EL_WRITE_RETRY_LATER:
@@ -347,7 +340,7 @@ static bool withdraw(el_guarded *guarded) {
 /* Fails a transaction at its deadline. If its request has left, gRPC usually ends the call by
  * itself, so this function waits for EL_GRACE_MS more. */
 static void on_deadline(el_guarded *guarded) {
-  el_write_event unanswered = {.kind = EL_WRITE_ON_ANSWER};
+  static const el_write_answer unanswered = {.succeeded = false};
   int64_t last_ms = guarded->deadline_ms + EL_GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
@@ -357,8 +350,9 @@ static void on_deadline(el_guarded *guarded) {
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_request_queue_address(guarded->task.shared->requests));
-  err.is_definite = writes_of(guarded) != NULL &&
-                    step(guarded, &unanswered) == EL_WRITE_REPORT_UNSENT;
+  err.is_definite =
+      writes_of(guarded) != NULL &&
+      judge_ordered(guarded, &unanswered) == EL_WRITE_REPORT_UNSENT;
   fail(guarded, &err);
 }
 
@@ -380,7 +374,7 @@ static void on_timer(el_timer *timer) {
   if (guarded->is_queued) {
     fail_queued(guarded);
   } else if (!end_if_unwanted(guarded)) {
-    attempt(guarded, EL_WRITE_ON_RETRY);
+    attempt(guarded);
   }
 }
 
@@ -394,7 +388,7 @@ static void run_start(el_command *command) {
     fail(guarded, wrong);
   } else {
     if (guarded->is_downgrade) el_lock_start_downgrade(guarded->lk);
-    attempt(guarded, EL_WRITE_ON_START);
+    attempt(guarded);
   }
 }
 

@@ -876,29 +876,28 @@ el_op el_lock_txn_proclaim_op(const el_guard *guard, el_bytes value) {
 
 /* Reads the results of the else branch of a guarded transaction. */
 static void parse_guards(const el_guard *guard, const el_txn_answer *answer,
-                         el_write_event *event) {
+                         el_write_answer *read) {
   bool are_there = true, is_detached = false;
   for (size_t i = 0; i < answer->n_results; i++) {
-    const el_op_result *read = &answer->results[i];
-    if (read->n_kvs != 1 || read->kvs[0].create_rev != guard->rev) {
+    const el_op_result *own = &answer->results[i];
+    if (own->n_kvs != 1 || own->kvs[0].create_rev != guard->rev) {
       are_there = false;
-    } else if (is_off_lease(guard->keys, read, guard->rev)) {
+    } else if (is_off_lease(guard->keys, own, guard->rev)) {
       is_detached = true;
     }
   }
-  event->is_whole = are_there && !is_detached;
-  event->is_detached = are_there && is_detached;
+  read->is_whole = are_there && !is_detached;
+  read->is_detached = are_there && is_detached;
 }
 
-void el_lock_txn_read_guarded(const el_guard *guard,
-                              const el_txn_answer *answer,
-                              el_write_event *event) {
-  *event =
-      (el_write_event){.kind = EL_WRITE_ON_ANSWER,
-                       .outcome = el_outcome_of(&answer->err, answer->sent_ms),
-                       .succeeded = answer->succeeded,
-                       .rev = answer->rev};
-  if (event->outcome.is_done && !event->succeeded && guard->keys != NULL) {
-    parse_guards(guard, answer, event);
+el_write_answer el_lock_txn_read_guarded(const el_guard *guard,
+                                         const el_txn_answer *answer) {
+  el_write_answer read = {.outcome =
+                              el_outcome_of(&answer->err, answer->sent_ms),
+                          .succeeded = answer->succeeded,
+                          .rev = answer->rev};
+  if (read.outcome.is_done && !read.succeeded && guard->keys != NULL) {
+    parse_guards(guard, answer, &read);
   }
+  return read;
 }

@@ -2,7 +2,7 @@
  *
  * It turns a request of an entry into a transaction, and reads the answer for the entry. It
  * turns operations of a holder into a transaction that is guarded by the keys of the hold, and the
- * answer into an event of the write order. It sends nothing.
+ * answer into one for the write order. It sends nothing.
  */
 #ifndef ETCDLOCK_PROTOCOL_LOCK_TXN_H
 #define ETCDLOCK_PROTOCOL_LOCK_TXN_H
@@ -172,10 +172,9 @@ void el_lock_txn_build_guarded(el_lock_txn *to, const el_guard *guard,
  * new mod_revision and changes nothing else. @thread any */
 void el_lock_txn_build_touch(el_lock_txn *to, const el_guard *guard);
 
-/* el_lock_txn_read_guarded fills |event| from the |answer| to a guarded transaction. @thread any */
-void el_lock_txn_read_guarded(const el_guard *guard,
-                              const el_txn_answer *answer,
-                              el_write_event *event);
+/* el_lock_txn_read_guarded reads the |answer| to a guarded transaction. @thread any */
+el_write_answer el_lock_txn_read_guarded(const el_guard *guard,
+                                         const el_txn_answer *answer);
 
 /* el_lock_txn_downgrade_op returns the put of the marker key that turns the write hold of |guard|
  * into a read hold. The put points to |key| (EL_KEY_SIZE bytes). @thread any */

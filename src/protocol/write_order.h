@@ -1,12 +1,11 @@
-/* write_order: the order in which the guarded writes of one hold take effect, as a pure step
- * function (see entry.h).
+/* write_order: the order in which the guarded writes of one hold take effect.
  *
- *   IDLE -start-> WRITING -answered, or failed-> IDLE
- *     |           |     ^
- *     |   another |     | touched
- *     |  revision v     |
- *     +--start--> TOUCHING -key gone, or failed-> IDLE
- *        in doubt
+ *   IDLE --send--> WRITING --end--> IDLE
+ *     |            |     ^
+ *     |    another |     | touched
+ *     |   revision v     |
+ *     +--send--> TOUCHING --end--> IDLE
+ *      in doubt
  *
  * A write of unknown outcome (a write in doubt) may be applied later, after writes that the same
  * hold has sent since. So the client sends the writes of a hold one at a time, and guards each of
@@ -37,38 +36,23 @@ typedef enum el_write_state {
   EL_WRITE_WRITING /* a write is in progress */
 } el_write_state;
 
-/* el_write_event is one event for a write order. The comment of a field names the kinds that use
- * it. */
-typedef struct el_write_event {
-  enum {
-    EL_WRITE_ON_START, /* a write is to be sent */
-    EL_WRITE_ON_RETRY, /* the backoff after RETRY_LATER is over */
-    /* the request in flight was answered or has failed; if |outcome| is all zero, the caller no
-     * longer waits for the answer */
-    EL_WRITE_ON_ANSWER,
-    /* the write in progress will not be sent; if it was sent, it will not be repeated */
-    EL_WRITE_ON_CANCEL
-  } kind;
-  /* start, retry, answer: the hold has not been released or lost */
-  bool is_held;
-  bool has_order_key; /* start: the write puts the order key itself */
-  /* answer: how the request ended; the fields below are set only if outcome.is_done */
-  el_outcome outcome;
-  bool succeeded; /* answer: all guards were true */
-  /* answer, not succeeded: all keys of the hold exist and are attached to its lease */
+/* el_write_answer is how the request in flight has ended. All zero: the caller no longer waits for
+ * its answer. */
+typedef struct el_write_answer {
+  el_outcome outcome; /* the fields below are set only if outcome.is_done */
+  bool succeeded;     /* all guards were true */
+  /* not succeeded: all keys of the hold exist and are attached to its lease */
   bool is_whole;
-  /* answer, not succeeded: all keys exist, but one is not attached to the hold's lease */
+  /* not succeeded: all keys exist, but one is not attached to the hold's lease */
   bool is_detached;
-  int64_t rev; /* answer: the store's revision */
-} el_write_event;
+  int64_t rev; /* the store's revision */
+} el_write_answer;
 
 /* el_write_action is what the caller must do next. */
 typedef enum el_write_action {
-  /* give ON_START again when the write in progress is over */
-  EL_WRITE_WAIT,
   EL_WRITE_SEND_TOUCH,  /* send the transaction that touches the order key */
   EL_WRITE_SEND_WRITE,  /* send the write */
-  EL_WRITE_RETRY_LATER, /* give ON_RETRY after a backoff, or ON_CANCEL */
+  EL_WRITE_RETRY_LATER, /* call el_write_order_send again after a backoff */
   EL_WRITE_REPORT_DONE, /* the write was applied */
   /* the write failed; its outcome tells whether it may have been applied */
   EL_WRITE_REPORT_FAILED,
@@ -84,8 +68,6 @@ typedef struct el_write_order {
   int64_t mod_rev; /* mod_revision of the order key; 0: it does not exist */
   el_write_state state : 8;
   bool is_in_doubt : 1; /* a write that was sent may be applied later */
-  /* while WRITING: the write puts the order key itself */
-  bool has_order_key : 1;
 } el_write_order;
 
 /* el_write_order_initial_rev returns the mod_revision of the order key at the beginning of a hold
@@ -103,10 +85,20 @@ void el_write_order_init(el_write_order *order, int64_t mod_rev);
  * @thread any */
 int64_t el_write_order_handoff_rev(const el_write_order *order);
 
-/* el_write_order_step applies |event| and returns what to do next. After each REPORT action |order|
- * is IDLE, and the next write may start. @thread any */
-el_write_action el_write_order_step(el_write_order *order,
-                                    const el_write_event *event);
+/* el_write_order_send begins a write, or repeats the write in progress, and returns what to send.
+ * Another write may begin only when |order| is IDLE. |is_held|: the hold was neither released nor
+ * lost. @thread any */
+el_write_action el_write_order_send(el_write_order *order, bool is_held);
+
+/* el_write_order_take_answer applies |answer|, to the request in flight, and returns what to do
+ * next. |puts_order_key|: the write puts the order key itself. @thread any */
+el_write_action el_write_order_take_answer(el_write_order *order,
+                                           const el_write_answer *answer,
+                                           bool is_held, bool puts_order_key);
+
+/* el_write_order_end ends the write in progress, after a REPORT action or because it is given up.
+ * @thread any */
+void el_write_order_end(el_write_order *order);
 
 /* el_write_may_retry tells whether a request with the outcome |failed| may be sent again. |writes|:
  * the request writes. A write that may have been applied must not be sent again, because another
