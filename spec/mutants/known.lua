@@ -50,8 +50,8 @@ return {
   {
     name = "the hold deadline counts from the answer to the keepalive",
     file = "src/protocol/lease_proof.c",
-    from = "return renewal->sent_ms + el_lease_proof_hold_ms(",
-    to = "return renewal->answered_ms + el_lease_proof_hold_ms(",
+    from = "renewal->sent_ms + el_lease_proof_hold_ms(",
+    to = "renewal->answered_ms + el_lease_proof_hold_ms(",
     model = "",
   },
   {

@@ -21,8 +21,7 @@ typedef struct contention_query {
 
 struct el_linger {
   el_entry *entry;
-  void (*on_contender)(el_entry *entry);
-  void (*on_end)(el_entry *entry);
+  void (*on_end)(el_entry *entry, bool is_contended);
   el_watch watch;
   contention_query *query; /* NULL: none is in flight */
   el_timer end;
@@ -39,7 +38,7 @@ static void end_query(const contention_query *query,
     el_entry_lose_key(entry, query->rev, detached);
   } else if (behind == EL_CONTENTION_WAITERS ||
              (behind == EL_CONTENTION_UNKNOWN && !query->is_repeated)) {
-    query->linger->on_contender(entry);
+    query->linger->on_end(entry, true);
   }
 }
 
@@ -85,11 +84,11 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
     case EL_WATCH_PUT:
       if (!el_bytes_are_equal(event->key, el_keys_own(&entry->keys)) &&
           el_conflict_is_waiter(&entry->keys, event->key, event->lease)) {
-        linger->on_contender(linger->entry);
+        linger->on_end(linger->entry, true);
       }
       return;
     case EL_WATCH_REFUSED:
-      linger->on_contender(linger->entry);
+      linger->on_end(linger->entry, true);
       return;
     case EL_WATCH_DELETED:
       return;
@@ -113,15 +112,13 @@ static void on_look(el_timer *timer) {
 
 static void on_end_due(el_timer *timer) {
   el_linger *linger = EL_CONTAINER_OF(timer, el_linger, end);
-  linger->on_end(linger->entry);
+  linger->on_end(linger->entry, false);
 }
 
 el_linger *el_linger_start(el_entry *entry,
-                           void (*on_contender)(el_entry *entry),
-                           void (*on_end)(el_entry *entry)) {
+                           void (*on_end)(el_entry *entry, bool is_contended)) {
   el_linger *linger = el_alloc(sizeof *linger);
   linger->entry = entry;
-  linger->on_contender = on_contender;
   linger->on_end = on_end;
   linger->end.on_due = on_end_due;
   linger->look.on_due = on_look;

@@ -6,6 +6,7 @@
 #ifndef ETCDLOCK_LOCK_LINGER_H
 #define ETCDLOCK_LOCK_LINGER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lock/entry.h"
@@ -13,12 +14,11 @@
 /* el_linger belongs to one entry. */
 typedef struct el_linger el_linger;
 
-/* el_linger_start watches the queue of |entry|'s key. |on_contender| is called when a key waits, or
- * may wait, for the key of |entry|; |on_end| at the time of el_linger_set_end. Either may stop the
- * el_linger. @thread io */
+/* el_linger_start watches the queue of |entry|'s key. |on_end| is called when a key waits, or may
+ * wait, for the key of |entry| (|is_contended|), and at the time of el_linger_set_end. It may stop
+ * the el_linger. @thread io */
 el_linger *el_linger_start(el_entry *entry,
-                           void (*on_contender)(el_entry *entry),
-                           void (*on_end)(el_entry *entry));
+                           void (*on_end)(el_entry *entry, bool is_contended));
 
 /* el_linger_stop stops and frees |linger|; NULL does nothing. @thread io */
 void el_linger_stop(el_linger *linger);

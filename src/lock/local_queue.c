@@ -364,8 +364,7 @@ static void set_max_hold_timer(el_waiter *waiter) {
   }
 }
 
-static void on_contender(el_entry *entry);
-static void on_linger_end(el_entry *entry);
+static void on_linger_end(el_entry *entry, bool is_contended);
 
 /* Tells |waiter| that it holds. All holds share the hold deadline of the session: one renewal
  * extends all of them, and the end of the session ends all of them at once. */
@@ -387,7 +386,7 @@ static void grant(el_waiter *waiter, int64_t mod_rev) {
   end_report(queue->queues);
   set_max_hold_timer(waiter);
   if (waiter->linger_ms > 0 && entry->linger == NULL) {
-    entry->linger = el_linger_start(&entry->entry, on_contender, on_linger_end);
+    entry->linger = el_linger_start(&entry->entry, on_linger_end);
   }
 }
 
@@ -883,17 +882,11 @@ void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool is_detached) {
   }
 }
 
-/* ---- reports of a linger ---- */
+/* ---- the end of a linger ---- */
 
-/* A key waits, or may wait, for the key of |entry|. */
-static void on_contender(el_entry *entry) {
+static void on_linger_end(el_entry *entry, bool is_contended) {
   el_local_entry *local = local_of(entry);
-  local->is_contended = true;
-  if (local->is_lingering) stop(local, el_entry_release);
-}
-
-static void on_linger_end(el_entry *entry) {
-  el_local_entry *local = local_of(entry);
+  local->is_contended = local->is_contended || is_contended;
   if (local->is_lingering) stop(local, el_entry_release);
 }
 

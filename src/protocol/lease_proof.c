@@ -17,18 +17,15 @@ int64_t el_lease_proof_hold_ms(int64_t ttl_ms) {
   return ttl_ms - margin;
 }
 
-int64_t el_renewal_end(const el_renewal *renewal) {
-  return renewal->sent_ms + el_lease_proof_hold_ms(renewal->ttl_ms);
-}
-
 /* Returns the time from which on the request of a sight must be sent to prove |renewal|. */
 static int64_t earliest_ms(const el_lease_proof *proof,
                            const el_renewal *renewal, int64_t now_ms) {
   return now_ms < proof->alive_until ? renewal->sent_ms : renewal->answered_ms;
 }
 
+/* Extends |alive_until| by |renewal|, which is proven. */
 static void extend(el_lease_proof *proof, const el_renewal *renewal) {
-  int64_t end = el_renewal_end(renewal);
+  int64_t end = renewal->sent_ms + el_lease_proof_hold_ms(renewal->ttl_ms);
   if (end > proof->alive_until) proof->alive_until = end;
 }
 

@@ -82,10 +82,6 @@ typedef struct el_lease_proof {
  * was sent: the TTL less a margin. @thread any */
 int64_t el_lease_proof_hold_ms(int64_t ttl_ms);
 
-/* el_renewal_end returns until when holds are valid if |renewal| is proven: the TTL after it was
- * sent, less a margin. @thread any */
-int64_t el_renewal_end(const el_renewal *renewal);
-
 /* el_lease_proof_add_renewal records |renewal|. A grant proves itself. @thread any */
 void el_lease_proof_add_renewal(el_lease_proof *proof,
                                 const el_renewal *renewal);
