@@ -332,6 +332,12 @@ static bool watch_own(el_entry *entry) {
  * by our lease follows a put of unknown outcome: it deletes the key if the put was applied. */
 static void release_next(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_DELETE, .guard_rev = entry->rev};
+  entry->is_in_lock_delay =
+      entry->is_in_lock_delay && el_now_ms() < entry->since_ms;
+  if (entry->is_in_lock_delay) {
+    set_timer(entry, entry->since_ms);
+    return;
+  }
   stop_timer(entry);
   if (entry->rev != 0 ||
       (entry->has_session_ended && entry->has_request_in_doubt)) {
@@ -646,8 +652,6 @@ static void on_read_answer(el_entry *entry, const el_entry_answer *answer,
     case EL_ENTRY_RELEASING:
       on_read_releasing(entry, answer);
       return;
-    case EL_ENTRY_LOCK_DELAY:
-      return;
     case EL_ENTRY_WAITING:
     case EL_ENTRY_HELD:
       break;
@@ -885,9 +889,6 @@ static void on_due(el_entry *entry) {
     case EL_ENTRY_RELEASING:
       release_next(entry);
       return;
-    case EL_ENTRY_LOCK_DELAY:
-      start_release(entry);
-      return;
     case EL_ENTRY_IDLE:
     case EL_ENTRY_PROVING:
     case EL_ENTRY_CONFIRMING:
@@ -899,7 +900,7 @@ static void on_due(el_entry *entry) {
 static void on_timer(el_timer *timer) {
   el_entry *entry = EL_CONTAINER_OF(timer, el_entry, timer);
   begin(entry);
-  if (entry->sent == NULL || entry->state == EL_ENTRY_LOCK_DELAY) on_due(entry);
+  if (entry->sent == NULL) on_due(entry);
   end(entry);
 }
 
@@ -922,7 +923,6 @@ void el_entry_release(el_entry *entry) {
       start_release(entry);
       break;
     case EL_ENTRY_IDLE:
-    case EL_ENTRY_LOCK_DELAY:
     case EL_ENTRY_RELEASING:
     case EL_ENTRY_ENDED:
       break;
@@ -941,23 +941,14 @@ void el_entry_end_max_hold(el_entry *entry) {
 
 /* The holder may not know yet that its hold has expired, and its last writes may be in flight. So
  * the lock is not granted again before the lock delay is over, as after a crash. */
-static void start_lock_delay(el_entry *entry, int64_t stay_ms) {
-  unwatch(entry);
-  set_state(entry, EL_ENTRY_LOCK_DELAY);
-  entry->is_wanted = false;
-  set_timer(entry, el_now_ms() + stay_ms);
-}
-
 void el_entry_expire(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_HELD) {
     int64_t stay_ms = el_session_stay_ms(entry->session);
     el_session_check_expiry(entry->session);
-    if (stay_ms != 0) {
-      start_lock_delay(entry, stay_ms);
-    } else {
-      start_release(entry);
-    }
+    entry->is_in_lock_delay = stay_ms != 0;
+    entry->since_ms = el_now_ms() + stay_ms;
+    start_release(entry);
     report(entry)->lost(entry, EL_LOSS_EXPIRED);
   }
   end(entry);
@@ -1062,7 +1053,7 @@ static void on_left_to_expire(el_entry *entry) {
 /* Tells whether the end of the session leaves a key in etcd that no caller wants. */
 static bool must_delete_key(const el_entry *entry, el_session_end how) {
   return how == EL_SESSION_END_LEFT_TO_EXPIRE && !entry->has_session_ended &&
-         entry->state != EL_ENTRY_LOCK_DELAY &&
+         !entry->is_in_lock_delay &&
          (entry->state != EL_ENTRY_CONFIRMING || entry->is_wanted) &&
          entry->state != EL_ENTRY_ENDED;
 }

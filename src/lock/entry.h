@@ -14,9 +14,9 @@
  *               -> CONFIRMING
  *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost, or RELEASING if other
  *               keys of the entry are left; key detached -> RELEASING, lost; hold expired
- *               -> RELEASING, lost, or with a lock delay -> LOCK_DELAY, lost
- *   LOCK_DELAY  delay over -> RELEASING
- *   RELEASING   key deleted -> IDLE; key gone, perhaps by a delete of unknown outcome -> CONFIRMING
+ *               -> RELEASING, lost
+ *   RELEASING   (after a lock delay, if the hold has expired) key deleted -> IDLE; key gone, perhaps
+ *               by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE; or a wait fails, because an admin has deleted the key
  *   a wait      given up or failed -> RELEASING, or IDLE if there is no key
  *   any state   session ended -> ENDED; a wait begins again with the next session; a release that
@@ -60,10 +60,9 @@ typedef enum el_entry_state {
   /* our key is first in the queue; the session must prove that its lease is alive */
   EL_ENTRY_PROVING,
   EL_ENTRY_HELD, /* the caller holds the lock */
-  /* the hold has expired; the key stays for the lock delay and blocks other clients, as after a
-   * crash */
-  EL_ENTRY_LOCK_DELAY,
-  EL_ENTRY_RELEASING, /* the key is being deleted; if an audit found it, it is read first */
+  /* the key is being deleted; if an audit found it, it is read first; if the hold has expired, it
+   * stays for the lock delay first */
+  EL_ENTRY_RELEASING,
   /* the key is gone; if the lease is still alive, an earlier delete of unknown outcome has deleted
    * the key, or, in a wait, an admin */
   EL_ENTRY_CONFIRMING,
@@ -136,6 +135,8 @@ struct el_entry {
   /* a waiter of this client waits until the key of this entry is deleted */
   bool is_expedited : 1;
   bool may_be_deleted : 1; /* a delete of unknown outcome was sent */
+  /* RELEASING: the hold has expired, and the key blocks other clients, as after a crash */
+  bool is_in_lock_delay : 1;
   /* RELEASING: the session has ended */
   bool has_session_ended : 1;
   /* with |has_session_ended|: the lease had ended before its TTL was over */
@@ -146,7 +147,8 @@ struct el_entry {
   /* WAITING for a permit: read again when this many keys have gone, or earlier */
   uint16_t n_blockers;
   uint32_t slot; /* distinguishes the client's keys in one queue */
-  /* PROVING: when an answer showed our key last; CONFIRMING: when this state began */
+  /* PROVING: when an answer showed our key last; CONFIRMING: when this state began;
+   * |is_in_lock_delay|: when the lock delay ends */
   int64_t since_ms;
   int64_t bound_rev;        /* TRYING: as in el_entry_request */
   int64_t rev;              /* create_revision of our key, 0 if unknown */

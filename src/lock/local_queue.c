@@ -145,8 +145,7 @@ static bool is_deleting(el_local_queue *queue) {
   const el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
     if (!has_waiters(entry) && !entry->is_lingering &&
-        !el_entry_can_start(&entry->entry) &&
-        entry->entry.state != EL_ENTRY_LOCK_DELAY &&
+        !el_entry_can_start(&entry->entry) && !entry->entry.is_in_lock_delay &&
         entry->entry.state != EL_ENTRY_ENDED) {
       return true;
     }
@@ -479,7 +478,7 @@ static uint32_t count_taken(const el_local_queue *queue) {
   const el_local_entry *entry;
   uint32_t n = 0;
   TAILQ_FOREACH(entry, &queue->entries, link) {
-    n += has_waiters(entry) || entry->entry.state == EL_ENTRY_LOCK_DELAY;
+    n += has_waiters(entry) || entry->entry.is_in_lock_delay;
   }
   return n;
 }

@@ -104,7 +104,7 @@ static unsigned count_known_holders(const el_local_queue *queue) {
   unsigned n = 0;
   TAILQ_FOREACH(at, &queue->entries, link) {
     el_entry_state state = at->entry.state;
-    n += state == EL_ENTRY_LOCK_DELAY ||
+    n += at->entry.is_in_lock_delay ||
          (!TAILQ_EMPTY(&at->waiters) &&
           (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
   }
