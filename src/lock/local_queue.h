@@ -21,7 +21,9 @@
  *   or a waiter that joins a conflicting local queue of this client.
  *
  * Measured (make cost): lock and unlock send two requests. With handoff they send none and cost
- * half the instructions, with linger less than a third.
+ * half the instructions, with linger less than a third. If many owners wait, the default handoff
+ * budget, 32 holds in 50 ms, leaves 0.093 requests per hold; a budget that also grew while no other
+ * client waited left 0.084.
  *
  * A waiter that joins, and an entry that becomes free, only mark their queue as changed.
  * el_local_queues_serve then starts the next waiters. Each function here changes its lists before
