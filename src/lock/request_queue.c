@@ -44,6 +44,7 @@ typedef struct el_batch {
   struct request_list members;
   size_t n;
   int64_t sent_ms;
+  int64_t timeout_ms; /* the shortest time_for of the members */
   TAILQ_ENTRY(el_batch) link;
 } el_batch;
 
@@ -214,20 +215,6 @@ static void on_batch_answer(void *arg, el_txn_answer *answer);
 
 /* ---- sending ---- */
 
-static void add_member(el_batch *batch, el_request *request) {
-  TAILQ_INSERT_TAIL(&batch->members, request, link);
-  batch->n++;
-}
-
-static el_batch *new_batch(el_batcher *batcher, int64_t now_ms) {
-  el_batch *batch = el_alloc(sizeof *batch);
-  batch->batcher = batcher;
-  batch->sent_ms = now_ms;
-  TAILQ_INIT(&batch->members);
-  TAILQ_INSERT_HEAD(&batcher->in_flight, batch, link);
-  return batch;
-}
-
 static int64_t attempt_ms(const el_request_queue *queue) {
   return el_channel_attempt_ms(el_auth_channel(queue->shared->auth));
 }
@@ -246,6 +233,26 @@ static int64_t time_for(const el_request *request, int64_t now_ms) {
   left_ms = request->deadline_ms - now_ms;
   if (left_ms >= most_ms && !may_be_slow(request)) return most_ms;
   return left_ms > 0 ? left_ms : 0;
+}
+
+/* Adds |request|, which leaves now. */
+static void add_member(el_batch *batch, el_request *request) {
+  int64_t most_ms;
+  note_leaving(request, batch->n > 0);
+  most_ms = time_for(request, batch->sent_ms);
+  if (most_ms < batch->timeout_ms) batch->timeout_ms = most_ms;
+  TAILQ_INSERT_TAIL(&batch->members, request, link);
+  batch->n++;
+}
+
+static el_batch *new_batch(el_batcher *batcher, int64_t now_ms) {
+  el_batch *batch = el_alloc(sizeof *batch);
+  batch->batcher = batcher;
+  batch->sent_ms = now_ms;
+  batch->timeout_ms = INT64_MAX;
+  TAILQ_INIT(&batch->members);
+  TAILQ_INSERT_HEAD(&batcher->in_flight, batch, link);
+  return batch;
 }
 
 static void set_timeout(el_request *request, int64_t timeout_ms) {
@@ -311,8 +318,7 @@ static void await_leader(el_request_queue *queue, el_bytes key) {
 static void send_one(el_batch *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
   el_request_queue *queue = request->queue;
-  note_leaving(request, false);
-  set_timeout(request, time_for(request, batch->sent_ms));
+  set_timeout(request, batch->timeout_ms);
   request->packed.may_be_slow = may_be_slow(request);
   el_kv_send(queue->shared->auth, &request->packed, request->timeout_ms,
              on_batch_answer, batch);
@@ -324,19 +330,13 @@ static void send_many(el_batch *batch) {
   el_packed_txn packed;
   el_request *request;
   size_t n = 0;
-  int64_t timeout_ms = INT64_MAX;
   TAILQ_FOREACH(request, &batch->members, link) {
-    int64_t most_ms = time_for(request, batch->sent_ms);
     members[n++] = &request->packed;
-    note_leaving(request, n > 1);
-    if (most_ms < timeout_ms) timeout_ms = most_ms;
-  }
-  TAILQ_FOREACH(request, &batch->members, link) {
-    set_timeout(request, timeout_ms);
+    set_timeout(request, batch->timeout_ms);
   }
   el_batch_pack(&packed, members, n);
   packed.may_be_slow = may_be_slow(TAILQ_FIRST(&batch->members)); /* as all */
-  el_kv_send(batch->batcher->queue->shared->auth, &packed, timeout_ms,
+  el_kv_send(batch->batcher->queue->shared->auth, &packed, batch->timeout_ms,
              on_batch_answer, batch);
   el_packed_txn_free(&packed);
 }
@@ -375,13 +375,12 @@ static void fill(el_batch *batch) {
   el_batcher *batcher = batch->batcher;
   const el_request *first = TAILQ_FIRST(&batch->members);
   size_t cost, bytes;
-  int64_t first_ms;
+  int64_t first_ms = batch->timeout_ms;
   el_request *next;
   if (TAILQ_EMPTY(&batcher->waiting) ||
       batch->sent_ms < batcher->unbatched_until || !can_be_batched(first)) {
     return;
   }
-  first_ms = time_for(first, batch->sent_ms);
   cost = el_batch_cost(&first->packed);
   bytes = first->packed.len;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
