@@ -134,9 +134,13 @@ static el_nret push_below(lua_State *L, const char *text, size_t len) {
   return 1;
 }
 
+bool el_lua_is_leader(lua_State *L, int arg) {
+  return strcmp(luaL_optstring(L, arg, ""), "leader") == 0;
+}
+
 /* The key of an election has the layout of a multi-lock with one name. */
 el_mode el_lua_check_mode(lua_State *L, int arg) {
-  return strcmp(luaL_optstring(L, arg, ""), "leader") == 0
+  return el_lua_is_leader(L, arg)
              ? EL_MODE_MULTI
              : (el_mode)luaL_checkoption(L, arg, "lock", el_mode_names);
 }

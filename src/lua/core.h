@@ -42,6 +42,9 @@ void el_lua_open_test(lua_State *L);
  * in el_mode_names, or "leader"; nil: a plain lock. @thread lua */
 el_mode el_lua_check_mode(lua_State *L, int arg);
 
+/* el_lua_is_leader tells whether argument |arg|, a mode, is "leader". @thread lua */
+bool el_lua_is_leader(lua_State *L, int arg);
+
 /* Each of the next functions waits up to |timeout_ms| for an event of an object, pushes the
  * outcome, and returns the number of pushed values. If the event has not occurred, it pushes
  * nil. */

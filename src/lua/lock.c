@@ -3,7 +3,6 @@
 
 #include <lualib.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "lua/client.h"
@@ -34,12 +33,11 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
  *   between the request and this assignment. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_lock_options options = {
-      .name = el_lua_check_bytes(L, 2),
-      .value = el_lua_check_bytes(L, 3),
-      .mode = el_lua_check_mode(L, 4),
-      .leads = strcmp(luaL_optstring(L, 4, ""), "leader") == 0,
-      .timeout_ms = el_lua_opt_ms(L, 5, -1)};
+  el_lock_options options = {.name = el_lua_check_bytes(L, 2),
+                             .value = el_lua_check_bytes(L, 3),
+                             .mode = el_lua_check_mode(L, 4),
+                             .leads = el_lua_is_leader(L, 4),
+                             .timeout_ms = el_lua_opt_ms(L, 5, -1)};
   el_shared *shared = el_client_shared(lc->client);
   el_error err;
   void **box;
