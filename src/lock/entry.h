@@ -15,8 +15,8 @@
  *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost, or RELEASING if other
  *               keys of the entry are left; key detached -> RELEASING, lost; hold expired
  *               -> RELEASING, lost
- *   RELEASING   (after a lock delay, if the hold has expired) key deleted -> IDLE; key gone, perhaps
- *               by a delete of unknown outcome -> CONFIRMING
+ *   RELEASING   (after the lock delay, if the hold has expired) key deleted -> IDLE; key gone,
+ *               perhaps by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE; or a wait fails, because an admin has deleted the key
  *   a wait      given up or failed -> RELEASING, or IDLE if there is no key
  *   any state   session ended -> ENDED; a wait begins again with the next session; a release that
