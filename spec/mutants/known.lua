@@ -2354,4 +2354,12 @@ end]],
     to = "if outage and printed[cause] then",
     spec = "spec/command/run_loss_spec.lua",
   },
+  {
+    name = "a guarded write that is in flight at close fails with closed",
+    regression = 321,
+    file = "src/lock/guarded.c",
+    from = "if (guarded->writes) err.code = EL_UNAVAILABLE;",
+    to = "",
+    spec = "spec/process/close_spec.lua",
+  },
 }

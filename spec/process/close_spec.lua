@@ -7,9 +7,9 @@ local BUDGET, SLACK = 0.5, wait.SLACK
 -- TTL in seconds; so long that no key disappears with its lease during a test.
 local LONG = 60
 
-local function connect(endpoint)
+local function connect(endpoint, loop)
   return assert(etcdlock.connect {
-    endpoints = endpoint or suite.endpoints(), prefix = prefix, ttl = LONG,
+    endpoints = endpoint or suite.endpoints(), prefix = prefix, ttl = LONG, loop = loop,
   })
 end
 
@@ -231,5 +231,25 @@ describe("close", function()
     took = (uv.hrtime() - from) / 1e9
     assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
     assert_none_left_here(before)
+  end)
+
+  -- Regression 321. Such a write failed with "closed", from which a program concludes that nothing
+  -- was written.
+  it('makes a guarded write whose request is in flight fail with "unavailable"', function()
+    local key = prefix .. "data"
+    local client = connect(server:endpoint(), "luv")
+    local lock = assert(client:lock "held")
+    clients.await_watched(client, lock)
+    server:hold_back "Txn"
+    local results
+    coroutine.wrap(function() results = { lock:put(key, "x") } end)()
+    clients.await_held(server, client)
+    client:close()
+    wait.eventually(function()
+      uv.run "nowait"
+      return results
+    end, 5, "the end of the write")
+    assert_fails("unavailable", (table.unpack or unpack)(results, 1, 3))
+    assert.equal("x", etcd:get(key))
   end)
 end)
