@@ -126,7 +126,7 @@ end
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
 --   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
 --   able to write there
--- @tfield[opt="standard error (nginx: error log): lost locks, the first leaked one"] logger log
+-- @tfield[opt="standard error (nginx: error log): `lost`, `leaked`, `permits_differ`"] logger log
 --   function that is called with each [event](observability.md#the-log)
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the further events and logs their number

@@ -402,18 +402,18 @@ end
 
 -- ---- events that calls of the library report ----
 
--- Passes `event` to the log function; without one, to runtime.advise.
-local function log_or_advise(self, event)
+-- Passes `event` to the log function; without one, its text to `write`, a function of runtime.lua.
+local function log_or_write(self, event, write)
   if self._log then
     call_log(self, event)
   else
-    runtime.advise(tostring(new_event(event)))
+    write(tostring(new_event(event)))
   end
 end
 
 --- Reports that this process has `count` live clients.
 function Events:report_many_clients(count)
-  log_or_advise(self, { event = "many_clients", count = count })
+  log_or_write(self, { event = "many_clients", count = count }, runtime.advise)
 end
 
 -- Largest number of semaphores that are remembered, so that each is reported once.
@@ -431,10 +431,10 @@ function Events:report_other_permits(lock, other)
     self._differing, self._n_differing = {}, 0
   end
   self._differing[name], self._n_differing = true, self._n_differing + 1
-  log_or_advise(self, {
+  log_or_write(self, {
     event = "permits_differ", name = name, mode = lock._mode, permits = lock._permits,
     other = other,
-  })
+  }, runtime.warn)
 end
 
 --- Reports that the core waits for `lock` from now on.

@@ -310,4 +310,17 @@ describe("a client that gives another number of permits than others", function()
     assert.matches("is 3 in this client, and 2 in another one; ", tostring(told[1]))
     etcd:revoke(lease)
   end)
+
+  -- Regression 322. Outside of nginx, without the option `log`, nothing said so.
+  it("is named once by a line on standard error if its client has no log", function()
+    clients.keep(assert(five:lock()))
+    local _, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
+      local client = require("etcdlock").connect { endpoints = %q, prefix = %q }
+      local pool = client:semaphore("pool", 3)
+      for _ = 1, 2 do assert(pool:lock()):unlock() end
+      client:close()]]):format(suite.endpoint(), prefix) })
+    assert.equal(0, code, err)
+    assert.matches(('^etcdlock: semaphore "%spool": the number of permits is 3 in this client, and '
+      .. "5 in pid %d on [^\n]+\n$"):format(prefix, core.pid()), err)
+  end)
 end)

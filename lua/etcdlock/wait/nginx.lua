@@ -83,6 +83,11 @@ function M.log(message)
 end
 
 --- See runtime.lua.
+function M.warn(message)
+  ngx.log(ngx.WARN, message)
+end
+
+--- See runtime.lua.
 function M.advise(message, is_error)
   ngx.log(is_error and ngx.ERR or ngx.WARN, message)
 end

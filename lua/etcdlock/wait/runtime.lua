@@ -86,6 +86,10 @@ function M.log(message)
   io.stderr:write(message, "\n")
 end
 
+--- Like `log`, for an event that a deployment may cause without an error. In nginx the level is
+-- lower.
+M.warn = M.log
+
 --- Writes a message about the program's own code for a client without the option `log`. `is_error`
 -- is true if the message is about an error. Writes in nginx only: elsewhere, standard error belongs
 -- to the program.
