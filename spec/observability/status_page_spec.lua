@@ -211,6 +211,34 @@ describe("the page /locks", function()
       assert.is_true(pages >= MANY / PAGE and pages < MANY / PAGE + 2, pages)
     end)
 
+    it("has an answer for three readers at once if there are 20,000, and the worker for others",
+      function()
+        local lease, keys = etcd:grant(600), {}
+        for i = 1, 20000 do keys[i] = ("n/%d/%s"):format(i, lease) end
+        finally(function() etcd:revoke(lease) end)
+        etcd:put_all(keys, lease)
+        local single = Nginx.start {
+          http = "lua_shared_dict etcdlock 1m;", init = FIND_STATUS,
+          init_worker = ('require("status").start { endpoints = %q }'):format(etcd:endpoint()),
+          locations = { ["/locks"] = 'require("status").locks()' },
+        }
+        local readers, others = {}, 0
+        for i = 1, 3 do readers[i] = single:begin "/locks" end
+        local function are_reading()
+          return not (readers[1].done or readers[2].done or readers[3].done)
+        end
+        while are_reading() do
+          assert.equal("ready\n", single:get("/ready").body)
+          if are_reading() then others = others + 1 end
+        end
+        for _, reader in ipairs(readers) do
+          local summary = reader:wait(20).body:match "<p>(.-)<table>"
+          assert.equal(200, reader.status, summary)
+          assert.matches("^<bdi>200 names below &quot;&quot;, 200 entries, ", summary)
+        end
+        assert.is_true(others > 0)
+      end)
+
     it("shows the oldest entries of a long queue, and the number of the others", function()
       local client, asked = connect(), {}
       for i = 1, 300 do asked[i] = assert(client:semaphore("pool", 1000):lock_async()) end

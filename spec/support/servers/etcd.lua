@@ -401,6 +401,11 @@ function Etcd:put(key, value, lease)
   self.gateway:put(key, value, lease)
 end
 
+-- Puts an empty value for each of |keys|, attached to |lease| (hex), with few requests.
+function Etcd:put_all(keys, lease)
+  self.gateway:put_all(keys, lease)
+end
+
 -- Puts the entry |key| of another program: attaches it to the lease that its name contains, which
 -- is created if it does not exist. The test revokes it, with Etcd:revoke_all.
 function Etcd:put_entry(key, value)

@@ -92,6 +92,20 @@ function Gateway:put(key, value, lease)
   })
 end
 
+local TXN_OPS_MAX = 128 -- etcd's default limit
+
+-- Puts an empty value for each of |keys|, attached to |lease| (hex), with few requests.
+function Gateway:put_all(keys, lease)
+  local id = Gateway.to_decimal(lease)
+  for first = 1, #keys, TXN_OPS_MAX do
+    local puts = {}
+    for i = first, math.min(first + TXN_OPS_MAX - 1, #keys) do
+      puts[#puts + 1] = { request_put = { key = mime.b64(keys[i]), lease = id } }
+    end
+    self:call("/v3/kv/txn", { success = puts })
+  end
+end
+
 -- Returns the revision of the store.
 function Gateway:revision()
   return tonumber(self:call("/v3/kv/range", range_of "-").header.revision)
