@@ -203,3 +203,41 @@ describe("a held lock", function()
     for i = 1, COUNT do assert(locks[i]:unlock()) end
   end)
 end)
+
+-- Regression 323. A call with the option `owner` went through all waits of this owner: 4,000 waits
+-- took 0.9 s.
+describe("a wait of an owner", function()
+  local WAITS, SAMPLE = 1000, 100
+
+  it("takes the same work if the owner waits for 900 other locks", function()
+    local client, owner, ended, work = connect { loop = "luv" }, {}, 0, 0
+    local function count() work = work + 1 end
+
+    -- Starts the waits from number |first| to number |last|. Returns how many instructions of Lua
+    -- that takes, in tens.
+    local function start(first, last)
+      work = 0
+      for i = first, last do
+        coroutine.wrap(function()
+          debug.sethook(count, "", 10) -- counts in this coroutine
+          local lock = assert(client:lock("wait/" .. i, { owner = owner }))
+          debug.sethook()
+          assert(lock:unlock())
+          ended = ended + 1
+        end)()
+      end
+      return work
+    end
+
+    start(1, 10) -- the first waits take more
+    local few = start(11, 10 + SAMPLE)
+    start(11 + SAMPLE, WAITS - SAMPLE)
+    local many = start(WAITS - SAMPLE + 1, WAITS)
+    wait.eventually(function()
+      uv.run "nowait"
+      return ended == WAITS
+    end, 10, "the locks")
+    assert.is_true(few > SAMPLE, few)
+    assert.is_true(many < 2 * few, ("%d, then %d"):format(few, many))
+  end)
+end)
