@@ -184,4 +184,47 @@ describe("the annotations for LuaLS", function()
     end
     for class in pairs(CLASSES) do assert.same(public(class), seen[class], class) end
   end)
+
+  -- Returns the annotations of the function |call|, such as "client:lock".
+  local function annotations_of(call)
+    for _, file in ipairs(types.FILES) do
+      local lines = {}
+      for line in types.text(model, file):gmatch "[^\n]+" do
+        if line:sub(1, #call + 10) == "function " .. call .. "(" then
+          return table.concat(lines, "\n")
+        elseif line:find "^function " then
+          lines = {}
+        end
+        lines[#lines + 1] = line
+      end
+    end
+    error(call)
+  end
+
+  -- Regression 324. A checker did not notice a lock that is dropped at once, nor a write that may
+  -- have failed.
+  it("say that results must be used, except of calls whose failure loses nothing", function()
+    for _, call in ipairs {
+      "client:lock", "client:with_lock", "client:once", "semaphore:lock", "election:campaign",
+      "lock:put", "lock:check", "lock:expire", "resty_lock:lock",
+      "resty_lock:expire", -- the lock has ended if it fails
+    } do
+      assert.matches("\n---@nodiscard$", annotations_of(call))
+    end
+    for _, call in ipairs {
+      "lock:unlock", "lock:resign", "pending:cancel", "client:close", "resty_lock:unlock",
+    } do
+      assert.is_nil(annotations_of(call):find "nodiscard", call)
+    end
+  end)
+
+  it("allow that a function that is called with the lock returns anything", function()
+    for _, call in ipairs {
+      "client:with_lock", "client:once", "semaphore:with_lock", "election:with_leadership",
+    } do
+      local text = annotations_of(call)
+      assert.matches("\n---@param fn fun%(lock: etcdlock.Lock%): any%.%.%. ", text)
+      assert.matches("\n---@overload [^\n]*, fn: fun%(lock: etcdlock.Lock%): any%.%.%.%)", text)
+    end
+  end)
 end)
