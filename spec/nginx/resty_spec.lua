@@ -1,5 +1,6 @@
 -- Tests resty.etcdlock in nginx against the documentation and the tests of lua-resty-lock. The
 -- name "shared" is a shared dictionary of this nginx, so the same code can run with resty.lock.
+-- Then tests it outside of nginx.
 -- Needs: no sanitizer.
 
 local nginx
@@ -413,5 +414,37 @@ describe("lock of resty.etcdlock", function()
     assert_stale()
     etcd:restart()
     wait.eventually(function() return own:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
+  end)
+end)
+
+describe("resty.etcdlock outside of nginx", function()
+  -- Runs |work|, Lua text. Returns what it writes to standard output and to standard error.
+  local function said(work)
+    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
+      local options = { endpoints = %q, prefix = %q }
+      local resty_lock = require("resty.etcdlock").connect(options)
+      %s]]):format(etcd:endpoint(), prefix, work) })
+    assert.equal(0, code, err)
+    return out, err
+  end
+
+  -- Regression 325. The message about a lock that was collected named client:lock only, which such
+  -- a program does not call.
+  it("tells which object to keep if a held lock is garbage-collected", function()
+    local _, err = said [[
+      assert(resty_lock:new("shared"):lock "a")
+      collectgarbage()
+      collectgarbage()]]
+    assert.matches(('^etcdlock: lock "%sshared/a" was released because its handle was collected as '
+      .. "garbage; [^;]*%%(resty.etcdlock: the object%%) until unlock, [^\n]*\n$"):format(prefix),
+      err)
+  end)
+
+  -- Regression 326. A key that is too long raised "attempt to index global 'ngx'".
+  it("refuses a key that is too long, or not allowed in a name", function()
+    for _, key in ipairs { '("k"):rep(300)', '"write"' } do
+      assert.equal("nil\tbad key: too long, or not allowed in the name of a lock\n",
+        (said(("print(resty_lock:new('shared'):lock(%s))"):format(key))))
+    end
   end)
 end)
