@@ -149,6 +149,8 @@ describe("testing.each_failure makes these calls fail:", function()
     end, "lost unavailable timeout" },
     ["client:runs"] = { function() client:runs() end, "unavailable" },
     ["client:queue"] = { function() client:queue "a" end, "unavailable" },
+    ["client:queues"] = { function() client:queues() end, "unavailable" },
+    ["client:get"] = { function() client:get "key" end, "unavailable" },
     ["client:break_lock"] = {
       function() client:break_lock("a", 1) end, "unavailable unavailable-applied",
     },
