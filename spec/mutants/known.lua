@@ -1,6 +1,6 @@
 -- Known mutants: bugs that etcdlock has had, or that would break a safety rule. Each is a small
 -- patch, and names what must notice it: |spec|, |simulator| or |model|. `make known-mutants` prints
--- MISSED if that does not notice it.
+-- MISSED if that does not notice it, and BROKEN if the patch cannot be built.
 --
 --   name    the bug
 --   file    the file that is patched
@@ -1436,7 +1436,7 @@ end]],
     from = [[int64_t el_health_limit_ms(const el_health *health) {
 ]],
     to = [[int64_t el_health_limit_ms(const el_health *health) {
-  if (health->patience.is_alone) return 600;
+  if (health->is_alone) return 600;
 ]],
     spec = "spec/cluster/slow_connections_spec.lua",
   },
@@ -1677,7 +1677,7 @@ end]],
     regression = 210,
     file = "src/lock/request_queue.c",
     from = "el_now_ms() >= answer->sent_ms + request->timeout_ms;",
-    to = "el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS;",
+    to = "el_now_ms() >= answer->sent_ms + 3000;",
     spec = "spec/cluster/fail_fast_spec.lua",
   },
   {
@@ -2049,6 +2049,14 @@ end]],
     spec = "spec/observability/log_spec.lua",
   },
   {
+    name = "the alert about a failing etcd is silent if etcd hangs, so that few requests fail",
+    regression = 221,
+    file = "examples/prometheus/alerts.yml",
+    from = "expr: rate(etcdlock_request_failures_total[5m]) > 0.1",
+    to = "expr: rate(etcdlock_request_failures_total[5m]) > 1",
+    spec = "spec/observability/alerts_spec.lua",
+  },
+  {
     name = "the alert about a lease that runs out fires for ever with a TTL of 5 s",
     regression = 287,
     file = "examples/prometheus/alerts.yml",
@@ -2369,5 +2377,123 @@ end]],
     from = "M.warn = M.log",
     to = "function M.warn() end",
     spec = "spec/semaphore/permits_spec.lua",
+  },
+  {
+    name = "a server that does not select HTTP/2 is no etcd v3 client port",
+    regression = 278,
+    file = "src/tls/diagnose.c",
+    from = "return hs.is_done && !hs.has_h2 && set_no_alpn(server, err);",
+    to = "return hs.is_done && !hs.has_h2 && set_not_etcd(server, err);",
+    spec = "spec/tls/versions_spec.lua",
+  },
+  {
+    name = "the status 413 is a failure that may end by itself",
+    regression = 279,
+    file = "src/base/error.c",
+    from = [[{GRPC_UNKNOWN, "status: 413", EL_INVALID, DEFINITE | OVER_LIMIT,]],
+    to = [[{GRPC_UNKNOWN, "status: 413", EL_UNAVAILABLE, RETRIABLE | OVER_LIMIT,]],
+    spec = "spec/cluster/http_proxy_spec.lua",
+  },
+  {
+    name = "a write that a proxy refuses with 413 has an unknown outcome",
+    regression = 280,
+    file = "src/base/error.c",
+    from = [["status: 413", EL_INVALID, DEFINITE | OVER_LIMIT,]],
+    to = [["status: 413", EL_INVALID, OVER_LIMIT,]],
+    spec = "spec/cluster/http_proxy_spec.lua",
+  },
+  {
+    name = "a watch stream that exceeds the limit of a proxy is opened again with all watches",
+    regression = 281,
+    file = "src/etcd/watch.c",
+    from = "return err->is_over_limit && watches->unanswered_id",
+    to = "return false && watches->unanswered_id",
+    spec = "spec/cluster/http_proxy_spec.lua",
+  },
+  {
+    name = "UNIMPLEMENTED is a failure that may end by itself",
+    regression = 282,
+    file = "src/base/error.c",
+    from = "{GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,",
+    to = "{GRPC_UNIMPLEMENTED, NULL, EL_UNAVAILABLE, RETRIABLE,",
+    spec = "spec/cluster/http_proxy_spec.lua",
+  },
+  {
+    name = "a watch stream that a proxy has reset is opened again with all watches",
+    regression = 283,
+    file = "src/base/error.c",
+    from = [["RST_STREAM", EL_UNAVAILABLE, RETRIABLE | OVER_LIMIT,]],
+    to = [["RST_STREAM", EL_UNAVAILABLE, RETRIABLE,]],
+    spec = "spec/cluster/http_proxy_spec.lua",
+  },
+  {
+    name = "the session does not learn that the program has found its hold expired",
+    regression = 298,
+    file = "src/lock/entry.c",
+    from = "    el_session_check_expiry(entry->session);\n",
+    to = "",
+    spec = "spec/errors/causes_spec.lua",
+  },
+  {
+    name = "gRPC makes the second attempt to connect longer than the client knows",
+    regression = 300,
+    file = "src/net/channel.c",
+    from = "int backoff_ms = connect_ms / 6 * 5;",
+    to = "int backoff_ms = connect_ms;",
+    spec = "spec/cluster/slow_connections_spec.lua",
+  },
+  {
+    name = "answers without an end take any amount of memory",
+    regression = 301,
+    file = "src/net/channel.c",
+    from = "  grpc_resource_quota_resize(ch->quota, RECEIVED_BYTES_MAX);\n",
+    to = "",
+    spec = "spec/errors/endless_answers_spec.lua",
+  },
+  {
+    name = "a call with the option owner goes through all waits of the owner",
+    regression = 323,
+    file = "lua/etcdlock/held_locks.lua",
+    from = "local waits = by_name[get_wait_key(wanted)] or EMPTY\n",
+    to = [[local waits = {}
+  for _, others in pairs(by_name) do
+    for wait in pairs(others) do
+      if get_wait_key(wait) == get_wait_key(wanted) then waits[wait] = true end
+    end
+  end
+]],
+    spec = "spec/lock/scale_spec.lua",
+  },
+  {
+    name = "the annotations do not say that a result must be used",
+    regression = 324,
+    file = "doc/generate/types.lua",
+    from = [[if must_be_used(item) then out[#out + 1] = "---@nodiscard" end]],
+    to = "",
+    spec = "spec/documentation/reference_spec.lua",
+  },
+  {
+    name = "the annotations let a function that is called with the lock return nothing",
+    regression = 324,
+    file = "doc/generate/vocabulary.lua",
+    from = "fun(lock: etcdlock.Lock): any...",
+    to = "fun(lock: etcdlock.Lock)",
+    spec = "spec/documentation/reference_spec.lua",
+  },
+  {
+    name = "the message about a collected lock does not name resty.etcdlock",
+    regression = 325,
+    file = "lua/etcdlock/events.lua",
+    from = "client:lock (resty.etcdlock: the object) until",
+    to = "client:lock until",
+    spec = "spec/nginx/resty_spec.lua",
+  },
+  {
+    name = "a key that is too long raises an error outside of nginx",
+    regression = 326,
+    file = "lua/resty/etcdlock.lua",
+    from = "elseif not ngx then",
+    to = "elseif false then",
+    spec = "spec/nginx/resty_spec.lua",
   },
 }

@@ -39,9 +39,9 @@ end
 function M.with(file, text, check)
   local path = TREE .. "/" .. file
   write_file(path, text)
-  local noticed, tried = check()
+  local verdict, cause = check()
   write_file(path, assert(read_file(file)))
-  return noticed, tried
+  return verdict, cause
 end
 
 --- Runs the specs |list|, separated by blanks. Returns nil if all pass; else the name of one that

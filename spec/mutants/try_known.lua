@@ -13,6 +13,7 @@ local tree = require "spec.mutants.tree"
 
 local LONGEST = 300 -- seconds for one spec file
 local HISTORIES = 2500
+local SIMULATOR = "make --no-print-directory build/simulation/simulation"
 
 local function is_selected(mutant, only)
   if only == "" then return true end
@@ -31,16 +32,26 @@ local function failing_test(spec)
   return tree.output():match "\n *FAIL ([^\n]+)"
 end
 
--- Returns what has noticed |mutant|, which is in the copy. If nothing has, returns nil and what was
--- tried.
-local function judge(mutant)
-  if mutant.file:find "%.[ch]$" and not tree.build() then
-    return nil, "it cannot be built: " .. tree.output()
+-- Returns why |mutant| cannot be tried, whose file with the patch is |text|; nil if it can be.
+-- Without this check, the failures of such a mutant would count as noticed.
+local function find_fault(mutant, text)
+  if mutant.file:find "%.[ch]$" then
+    local is_built = tree.build() and (not mutant.simulator or tree.succeeds(SIMULATOR))
+    return not is_built and "it cannot be built: " .. tree.output() or nil
+  elseif mutant.file:find "%.lua$" then
+    local _, fault = (loadstring or load)(text, "=" .. mutant.file)
+    return fault
   end
-  if mutant.simulator then
-    return tree.failing_history(mutant.histories or HISTORIES), "the simulator"
-  end
-  return failing_test(mutant.spec), mutant.spec
+end
+
+-- Returns the verdict on |mutant|, which is in the copy, and its cause. |text| is that of
+-- find_fault.
+local function judge(mutant, text)
+  local fault = find_fault(mutant, text)
+  if fault then return "BROKEN ", fault end
+  local by = mutant.simulator and tree.failing_history(mutant.histories or HISTORIES)
+    or mutant.spec and failing_test(mutant.spec)
+  return by and "noticed" or "MISSED ", by or mutant.spec or "the simulator"
 end
 
 -- Returns the mutants to try.
@@ -62,14 +73,14 @@ for _, mutant in ipairs(known) do
   if not mutant.gone then patch(assert(read_file(mutant.file)), mutant) end
 end
 local list = select()
-local noticed, missed = 0, 0
+local noticed, failed = 0, 0
 if list[1] then tree.create() end
 for _, mutant in ipairs(list) do
   local text = patch(assert(read_file(mutant.file)), mutant)
-  local by, tried = tree.with(mutant.file, text, function() return judge(mutant) end)
-  noticed, missed = noticed + (by and 1 or 0), missed + (by and 0 or 1)
-  print(("%s  %s (%s)"):format(by and "noticed" or "MISSED ", mutant.name, by or tried))
+  local verdict, cause = tree.with(mutant.file, text, function() return judge(mutant, text) end)
+  if verdict == "noticed" then noticed = noticed + 1 else failed = failed + 1 end
+  print(("%s  %s (%s)"):format(verdict, mutant.name, cause))
   io.stdout:flush()
 end
-print(("%d passed, %d failed"):format(noticed, missed))
-os.exit(missed == 0)
+print(("%d passed, %d failed"):format(noticed, failed))
+os.exit(failed == 0)
