@@ -12,11 +12,12 @@
 
 enum {
   /* The least time for an answer. A follower may be silent until the members have elected a leader,
-   * which takes 1 s to 2 s; a request must be sent again soon after that. */
+   * which takes 1 s to 2 s; a request must be sent again soon after that. Row: busy, a member
+   * hangs. */
   EL_ANSWER_MS = 600,
   /* The same until etcd has first answered. A connection tells how far etcd is, but not how slow
-   * its disk is, and a write that is sent again makes a slow disk slower. Row: disk 700 ms,
-   * busy. */
+   * its disk is, and a write that is sent again makes a slow disk slower. Rows: rtt 700 and
+   * more; disk 300 ms and more. */
   EL_FIRST_ANSWER_MS = 1200,
   /* How many times as long an answer may take if there is no other member: another connection takes
    * round trips, and is seldom better. Rows: 1 member, loss; 1 member, disk 700 ms, busy. */
@@ -24,19 +25,20 @@ enum {
   /* The factor applies up to this time, so that a call without a limit of its own (EL_CALL_MS)
    * finds out that its connection is dead. */
   EL_ALONE_MOST_MS = 4500,
-  /* how often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
-   * 7 s (ReqTimeout in server/config) */
+  /* How often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
+   * 7 s (ReqTimeout in server/config). Rows: rtt 1500; keepalives are late. */
   EL_ANSWER_DOUBLINGS = 4,
   /* The longest time that one answer counts as in the estimate. Otherwise a process that stood
    * still for 20 s would wait as long for a member that hangs. */
   EL_SAMPLE_MOST_ANSWERS = 2,
   /* One attempt of a call may take this long, because a call to a member that answers other calls
-   * is only slow. A member that answers none is left after one time for an answer. */
+   * is only slow. A member that answers none is left after one time for an answer. Row: 3
+   * members, disk 700 ms, busy. */
   EL_ATTEMPT_ANSWERS = 5,
   /* An attempt to connect: two round trips, and four with TLS, whose handshake also needs the
    * processors of both sides. If a packet of an attempt is lost, the kernel repeats it after 1 s,
    * and again after 2 s more. A new attempt sends a packet at once, so EL_ALONE_FACTOR does not
-   * apply. */
+   * apply. Rows: rtt 700 and more. */
   EL_CONNECT_ANSWERS = 2,
   EL_CONNECT_TLS_ANSWERS = 4,
   /* The longest time of an attempt. gRPC cannot be shut down while an attempt is under way, so a
@@ -93,16 +95,19 @@ enum {
 enum {
   /* A keepalive is sent every TTL/3, as by etcd's clients. If less than EL_ELECTION_MS and the time
    * for an answer would be left of the hold by then, it is sent earlier, but not before TTL/5.
-   * Otherwise a hold would not outlive the loss of the leader just before a keepalive. */
+   * Otherwise a hold would not outlive the loss of the leader just before a keepalive. Rows: votes
+   * are split; leaders stand still. */
   EL_RENEW_DIVISOR = 3,
   EL_RENEW_OFTEN_DIVISOR = 5,
   /* An election takes 1 s to 2 s, and 3 s if the votes are split; then the client has to find the
-   * new leader. Row: votes are split. */
+   * new leader. Rows: as before. */
   EL_ELECTION_MS = 4000,
-  /* how long a read may wait for the end of an election: longer than etcd's own limit of 7 s */
+  /* How long a read may wait for the end of an election: longer than etcd's own limit of 7 s. Rows:
+   * a slow election; leaders stand still. */
   EL_ELECTION_READ_MS = 10000,
   /* If an answer may take TTL/4 or longer, a keepalive is sent every TTL/10: its answer may be
-   * late. Rows: rtt 500 to 1000, loss. */
+   * late. Rows: rtt 700, TTL 4.2 s and 4.9 s, a member hangs; rtt 1000,
+   * loss. */
   EL_SLOW_DIVISOR = 4,
   EL_RENEW_SLOW_DIVISOR = 10,
   /* A hold begins only if an answer may come before it ends, or TTL/2 is left: even if answers stay
@@ -116,7 +121,8 @@ enum {
    * TTLs. A disk may be busy for a while only. Rows: as before. */
   EL_UNPROVEN_TTLS = 4,
   /* Between keepalives that were not proven, or whose member or leader was left: an election takes
-   * 1 s or longer, so the new leader renews the lease soon, at four requests a second. */
+   * 1 s or longer, so the new leader renews the lease soon, at four requests a second. Rows:
+   * leaders stand still, rtt 100 and 200. */
   EL_REPROVE_MS = 250,
   /* A sight of a key counts as fresh for so long, but only while TTL/2 is left of the hold. A key
    * is read again before a grant if it was not seen for so long: an admin may have deleted it. */

@@ -9,11 +9,11 @@
  *   Rows: leaders stand still.
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
- *   round trip or two more. Rows: rtt 300 and more, loss.
+ *   round trip or two more. Rows: rtt 500 and more, loss.
  * - An answer is always that of the attempt that it belongs to. So each is a sample (Karn's
  *   algorithm is about answers of which this is not known).
  * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
- *   is, but not how slow its disk is. Row: disk 700 ms, busy.
+ *   is, but not how slow its disk is. Rows: rtt 700 and more; disk 300 ms and more.
  * - A sample counts as at most EL_SAMPLE_MOST_ANSWERS times the limit: the process may have stood
  *   still while it waited.
  * - If there is no other member, el_health_limit_ms lengthens the limit (EL_ALONE_FACTOR). And
