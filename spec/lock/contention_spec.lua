@@ -216,26 +216,3 @@ describe("a core lock released while it is pending", function()
     assert(client:try_lock "one"):unlock()
   end)
 end)
-
--- Regression 067. A try was cancelled while its request about the holder's lease was in flight. The
--- answer reached the next waiter instead. This waiter failed with "locked", but its key stayed in
--- the queue.
-local granted = clients.granted
-
-it("a waiter is not told the result of a try that was given up", function()
-  local other = connect { elsewhere = true, lock_delay = 5 }
-  for _ = 1, 20 do
-    local held = assert(other:lock "a")
-    local try = assert(client:lock_async("a", { timeout = 0, owner = "try" }))
-    local pending = assert(client:lock_async("a", { timeout = 30, owner = "waiter" }))
-    for _ = 1, math.random(0, 3) do try:step() end
-    try:cancel()
-    for _ = 1, 50 do
-      local lock, message, code = pending:step()
-      assert.is_false(lock, tostring(code) .. ": " .. tostring(message))
-    end
-    assert.is_true(held:unlock())
-    assert.is_true(granted(pending):unlock())
-    assert.same({}, etcd:keys(prefix .. "a/"))
-  end
-end)
