@@ -35,7 +35,7 @@ local function assert_skipped(ran, message, run, ...)
   return message, run
 end
 
-after_each(function() clear_etcd() end)
+after_each(clear_etcd)
 
 describe("client:once", function()
   it("runs the function under the lock, and returns true and its results, also nil", function()
@@ -154,20 +154,6 @@ describe("client:once", function()
     assert_fails("timeout", client:once("a", LONG, { timeout = 0.3 }, never))
     assert_fails("timeout", connect { timeout = 0.3 }:once("a", LONG, never))
     assert_fails("timeout", connect { timeout = 0.3 }:once("a", "ever", never))
-  end)
-
-  it("waits again if etcd has ended its lease", function()
-    local holder = assert(other:lock "a")
-    local child = remote.start { endpoints = etcd:endpoints(), prefix = prefix }
-    remote.send(child, "return client:once('a', 864000000, { value = 'v' }, function() end)")
-    local function find_waiter() return (client:queue "a")[2] end
-    wait.eventually(find_waiter)
-    local before = find_waiter().lease
-    etcd:revoke(before)
-    wait.eventually(function() return find_waiter() and find_waiter().lease ~= before end)
-    assert.equal("v", find_waiter().value)
-    assert.is_true(holder:unlock())
-    assert.same({ "true" }, remote.answer_of(child))
   end)
 
   it("takes the other options of a lock", function()
