@@ -179,9 +179,7 @@ end)
 -- Regression 046. A lock was released with linger, and a later hold took over its key. expire of
 -- the released lock ended the later hold.
 it("expire after unlock returns not_held and does not end a later hold", function()
-  local first = assert(client:lock("a", { linger = 60 }))
-  assert.is_true(first:unlock())
-  local second = assert(client:lock("a", { linger = 60 }))
+  local first, second = leave(), assert(client:lock("a", LONG))
   assert_fails("not_held", first:expire(0.01))
   assert_fails("timeout", second:wait_lost(0.1))
   assert.is_true(second:expire(0.01))
@@ -192,10 +190,10 @@ end)
 -- the core. If a later hold took over the key and leaked, the lock stayed held for as long as the
 -- program kept the first handle.
 it("a leaked lock is released while an earlier handle is kept", function()
-  local first = assert(client:lock("a", { linger = 60 }))
+  local first = assert(client:lock("a", LONG))
   local token, key, lease = first:token(), first:key(), first:lease()
   assert.is_true(first:unlock())
-  assert.equal(token, (function() return assert(client:lock("a", { linger = 60 })):token() end)())
+  assert.equal(token, (function() return assert(client:lock("a", LONG)):token() end)())
   local other = assert(client:lock("a", { owner = "somebody else", timeout = 5 }))
   assert.is_true(other:token() > token)
   assert.same({ token, key, lease }, { first:token(), first:key(), first:lease() })
@@ -228,108 +226,35 @@ it("a longer linger replaces the shorter one of the previous hold", function()
 end)
 
 -- Regression 066. While a client's own key lingered, other owners of this client got the lock only
--- after the linger time. A try in another mode returned "locked" because of this key.
-describe("a lingering lock", function()
-  before_each(function() client_options { ttl = 60 } end)
-  local granted = clients.granted
-
-  -- Seconds: longer than any wait of the suite.
-  local FOREVER = 86400
-
-  it("is granted to the owners that wait, in their order", function()
-    local opts = { linger = FOREVER }
-    local first = assert(client:lock("a", { linger = FOREVER, owner = 0 }))
-    local pending = {}
-    for i = 1, 5 do
-      pending[i] = assert(client:lock_async("a", { linger = FOREVER, owner = i }))
-    end
-    assert.is_true(first:unlock())
-    for i = 1, 5 do
-      local lock = granted(pending[i])
-      assert.is_true(lock:unlock())
-      -- Another try must come after the owners that wait.
-      local again = client:try_lock("a", opts)
-      if i < 5 then assert.is_nil(again) else assert.is_true(again:unlock()) end
-    end
-  end)
-
-  it("is granted to all owners that acquire it in turns", function()
-    local counts, pending, n, total = {}, {}, 10, 0
-    for i = 1, n do
-      counts[i] = 0
-      pending[i] = assert(client:lock_async("b", { linger = FOREVER, owner = i }))
-    end
-    local function step_each()
-      for i = 1, n do
-        local lock = pending[i]:step()
-        if lock then
-          assert.is_true(lock:unlock())
-          counts[i], total = counts[i] + 1, total + 1
-          pending[i] = assert(client:lock_async("b", { linger = FOREVER, owner = i }))
-        end
-      end
-    end
-    wait.eventually(function()
-      for _ = 1, n do step_each() end
-      return total >= 40 * n, total
-    end, 10, "40 turns for each owner")
-    for i = 1, n do assert.is_true(counts[i] > 1, "owner " .. i .. " got it " .. counts[i]) end
-  end)
-
-  for _, mode in ipairs { "read", "write", "multi" } do
-    it("is granted to a try in mode " .. mode, function()
-      local name = mode == "multi" and { "c", "d" } or "c"
-      for _ = 1, 20 do
-        assert.is_true(assert(client:lock("c", { linger = FOREVER })):unlock())
-        local lock = assert(client["try_" .. mode .. "_lock"](client, name))
-        assert.is_true(lock:unlock())
-      end
-      assert.same({}, etcd:keys(prefix .. "c/"))
-    end)
-
-    it("is granted to a waiter in mode " .. mode, function()
-      local name = mode == "multi" and { "e", "f" } or "e"
-      for _ = 1, 5 do
-        local lock = assert(client:lock("e", { linger = FOREVER }))
-        local pending = assert(client[mode .. "_lock_async"](client, name, { owner = 2 }))
-        assert.is_true(lock:unlock())
-        assert.is_true(granted(pending):unlock())
-      end
-    end)
+-- after the linger time.
+it("a lingering lock is granted to the owners that wait, in their order", function()
+  local first, pending = assert(client:lock("a", { linger = 60, owner = 0 })), {}
+  for i = 1, 5 do pending[i] = assert(client:lock_async("a", { linger = 60, owner = i })) end
+  assert.is_true(first:unlock())
+  for i = 1, 5 do
+    assert.is_true(clients.granted(pending[i]):unlock())
+    -- Another try must come after the owners that wait.
+    local again = client:try_lock("a", LONG)
+    if i < 5 then assert.is_nil(again) else assert.is_true(again:unlock()) end
   end
 end)
 
 -- Regression 068. A hold with a short linger woke the process hundreds of times per second. stats
 -- counted a key that only lingered as held. A key with a lock delay could linger: after a crash it
 -- blocked others, although it had been unlocked.
-
--- Returns how often the threads of this process have gone to sleep.
-local function sleeps()
-  local n = 0
-  local list = assert(io.popen("cat /proc/" .. require("etcdlock.core").pid()
-    .. "/task/*/status 2>/dev/null"))
-  for line in list:lines() do
-    n = n + (tonumber(line:match "^voluntary_ctxt_switches:%s*(%d+)") or 0)
-  end
-  list:close()
-  return n
-end
-
 it("a hold with a linger of 1 ms does not wake the process", function()
   local lock = assert(client:lock("a", { linger = 0.001 }))
   clients.await_watched(client, lock)
+  -- Returns how often the threads of this process have gone to sleep.
+  local function sleeps()
+    local n = 0
+    for _, status in pairs(tasks(core.pid(), "status")) do
+      n = n + status:match "\nvoluntary_ctxt_switches:%s*(%d+)"
+    end
+    return n
+  end
   local before = sleeps()
   wait.sleep(1)
   assert.is_true(sleeps() - before < 200, sleeps() - before)
-  assert.is_true(lock:unlock())
-end)
-
-it("stats does not count a lingering lock as held", function()
-  local lock = assert(client:lock("b", { linger = 60 }))
-  assert.equal(1, client:stats().held)
-  assert.is_true(lock:unlock())
-  assert.equal(0, client:stats().held)
-  lock = assert(client:lock("b", { linger = 60 }))
-  assert.equal(1, client:stats().held)
   assert.is_true(lock:unlock())
 end)
