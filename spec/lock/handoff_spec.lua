@@ -15,11 +15,6 @@ end
 
 local granted = clients.granted
 
--- Waits until |client| finds |count| entries in the queue.
-local function await_queue(client, count)
-  wait.eventually(function() return #assert(client:queue "a") == count end, 5, "queue")
-end
-
 describe("handoff within a client", function()
   it("follows the order of its 20 waiters, with one key and one token", function()
     local client = connect { handoff_time = 60 }
@@ -58,11 +53,11 @@ describe("handoff within a client", function()
   end)
 
   it("lets another client have the lock after handoff = 4 holds", function()
-    local client, other = connect { handoff = 4, handoff_time = 60 }, connect { elsewhere = true }
+    local client = connect { handoff = 4, handoff_time = 60 }
     local lock = assert(client:lock "a")
     local asked = ask_many(client, 20)
     local theirs = ask(other, "other")
-    await_queue(client, 2)
+    etcd:await_keys(prefix, 2)
     for i = 1, 3 do
       assert.is_true(lock:unlock())
       assert.equal(lock:token(), granted(asked[i]):token())
@@ -78,32 +73,27 @@ describe("handoff within a client", function()
   end)
 
   it("lets another client have the lock after the default handoff_time of 0.05 s", function()
-    local client, other = connect { handoff = 1000 }, connect { elsewhere = true }
+    local client = connect { handoff = 1000 }
     local lock = assert(client:lock "a")
     local asked = ask_many(client, 20)
     local theirs = ask(other, "other")
-    await_queue(client, 2)
+    etcd:await_keys(prefix, 2)
     local count = 0
     repeat
       wait.sleep(0.02)
       assert.is_true(lock:unlock())
       count = count + 1
-      local next_one
       wait.eventually(function()
-        next_one = asked[count]:step()
-        return next_one or theirs:step()
+        lock = asked[count]:step()
+        return lock or theirs:step()
       end, 10, "the next one")
-      lock = next_one
     until not lock
     assert.is_true(count <= 3, count .. " holds")
     assert.is_true(granted(theirs):unlock())
   end)
 
   it("is disabled by handoff = false: each hold has a new token", function()
-    local client = assert(etcdlock.connect {
-      endpoints = suite.endpoints(), prefix = prefix, handoff = false,
-    })
-    finally(function() client:close() end)
+    local client = connect { handoff = false }
     local last = assert(client:lock "a")
     local asked = ask_many(client, 5)
     for i = 1, 5 do
@@ -135,69 +125,54 @@ describe("handoff within a client", function()
 end)
 
 describe("the next owner of a client", function()
-  local client, asked
+  -- For each end of the previous hold: the options of its lock, and a function that ends it.
+  local ENDS = {
+    { "max_hold ended the previous hold", { max_hold = 0.1 }, function() end },
+    { "the previous lock leaked", {}, function(lock)
+      lock[1] = nil
+      collectgarbage()
+      collectgarbage()
+    end },
+    { "the previous hold was lost", {}, function(lock)
+      assert(client:break_lock("a", lock[1]:token()))
+      wait.eventually(function() return not lock[1]:held() end)
+    end },
+  }
 
-  local function take(opts)
-    client = client or connect { handoff_time = 60 }
-    local lock = assert(client:lock("a", opts))
-    asked = ask(client, "next")
-    wait.eventually(function() return client:stats().waiting == 1 end)
-    return lock
+  for _, row in ipairs(ENDS) do
+    local what, opts, end_hold = (table.unpack or unpack)(row)
+    it("gets a new token after " .. what, function()
+      client_options { handoff_time = 60, log = function() end }
+      local lock = { assert(client:lock("a", opts)) }
+      local token, asked = lock[1]:token(), ask(client, "next")
+      wait.eventually(function() return client:stats().waiting == 1 end)
+      end_hold(lock)
+      local heir = granted(asked)
+      assert.is_true(heir:token() > token)
+      assert.is_true(heir:check())
+      if lock[1] then assert_fails("lost", lock[1]:unlock()) end
+    end)
   end
-
-  after_each(function() client = nil end)
-
-  local function assert_new_key(token)
-    local lock = granted(asked)
-    assert.is_true(lock:token() > token)
-    assert.is_true(lock:check())
-    return lock
-  end
-
-  it("gets a new token after max_hold ended the previous hold", function()
-    local token = take({ max_hold = 0.1 }):token()
-    assert_new_key(token)
-  end)
-
-  it("gets a new token after the previous lock leaked", function()
-    client = connect { handoff_time = 60, log = function() end }
-    local token = take():token()
-    collectgarbage()
-    collectgarbage()
-    assert_new_key(token)
-  end)
-
-  it("gets a new token after the previous hold was lost", function()
-    local lock = take()
-    assert(client:break_lock("a", lock:token()))
-    wait.eventually(function() return not lock:held() end)
-    assert_new_key(lock:token())
-    assert_fails("lost", lock:unlock())
-  end)
 end)
 
 -- A plain lock orders its guarded writes by its own key, and a write lock by a marker key.
-local function test_late_put_before_handoff(mode)
-  local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
-  local lock = assert(client[mode](client, "a"))
-  local asked = assert(client[mode .. "_async"](client, "a", { owner = "next" }))
-  clients.await_watched(client, lock)
-  server:delay "Txn"
-  assert_fails("unavailable", lock:put(prefix .. "data", "late"))
-  assert.is_true(lock:put(prefix .. "data", "one"))
-  assert.is_true(lock:unlock())
-  local heir = granted(asked)
-  assert.equal(lock:token(), heir:token())
-  local calls = client:stats().calls
-  assert.is_true(heir:put(prefix .. "data", "two"))
-  assert.equal(calls + 1, client:stats().calls)
-  server:deliver "Txn"
-  assert.equal("two", (etcd:get(prefix .. "data")))
-end
-
 for _, mode in ipairs { "lock", "write_lock" } do
   it("a late put of a " .. mode .. " does not overwrite a put after its handoff", function()
-    test_late_put_before_handoff(mode)
+    local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
+    local lock = assert(client[mode](client, "a"))
+    local asked = assert(client[mode .. "_async"](client, "a", { owner = "next" }))
+    clients.await_watched(client, lock)
+    server:delay "Txn"
+    assert_fails("unavailable", lock:put(prefix .. "data", "late"))
+    assert.is_true(lock:put(prefix .. "data", "one"))
+    assert.is_true(lock:unlock())
+    local heir = granted(asked)
+    assert.equal(lock:token(), heir:token())
+    local calls = client:stats().calls
+    assert.is_true(heir:put(prefix .. "data", "two"))
+    assert.equal(calls + 1, client:stats().calls)
+    server:deliver "Txn"
+    assert.equal("two", (etcd:get(prefix .. "data")))
   end)
 end
 

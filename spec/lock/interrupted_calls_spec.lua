@@ -4,18 +4,15 @@
 
 local IS_PUC_51 = _VERSION == "Lua 5.1" and not rawget(_G, "jit")
 
-local function begin()
+before_each(function()
   if rawget(_G, "jit") then jit.off() end -- compiled code calls no hooks
-end
+end)
 
-local function finish()
+after_each(function()
   debug.sethook()
   collectgarbage "restart"
   if rawget(_G, "jit") then jit.on() end
-end
-
-before_each(begin)
-after_each(finish)
+end)
 
 -- Returns a hook that raises "enough" at its event |n|, and a function that counts its events.
 local function make_hook(n)
@@ -43,15 +40,21 @@ local function interrupt(n, mask, fn)
   return count() == n, is_within
 end
 
+-- Calls test(n) for n = 1, 2, ... until it returns false.
+local function repeat_while(test)
+  local n = 1
+  while test(n) do n = n + 1 end
+  return n - 1
+end
+
 -- Interrupts |fn| at each of its events, and calls check(n) after each interrupted call. Returns
 -- the number of events.
 local function interrupt_everywhere(mask, fn, check)
-  local n = 1
-  while interrupt(n, mask, fn) do
+  return repeat_while(function(n)
+    if not interrupt(n, mask, fn) then return false end
     check(n)
-    n = n + 1
-  end
-  return n - 1
+    return true
+  end)
 end
 
 -- The main coroutine and others, because with_lock differs.
@@ -128,9 +131,7 @@ it("an error at any instruction of one of two with_lock calls keeps that of the 
     return pending "Lua 5.1 can't yield across pcall"
   end
   local options = { owner = "me", linger = 60 }
-  local n = 0
-  repeat
-    n = n + 1
+  repeat_while(function(n)
     local hook, count = make_hook(n)
     local first = coroutine.create(function()
       client:with_lock("a", options, function(lock)
@@ -148,7 +149,8 @@ it("an error at any instruction of one of two with_lock calls keeps that of the 
     assert.equal(1, lock:count(), "event " .. n)
     assert(coroutine.resume(second))
     assert.equal(0, lock:count())
-  until count() < n
+    return count() == n
+  end)
 end)
 
 -- The locks linger, so that the client sends no request. Without the garbage collector, because the
@@ -156,12 +158,10 @@ end)
 local LINGERING = { linger = 60, owner = "me", timeout = 5 }
 
 local function assert_free(what)
-  if client:stats().held + client:stats().waiting > 0 then
-    wait.eventually(function()
-      local stats = client:stats()
-      return stats.held + stats.waiting == 0
-    end, 1, what)
-  end
+  wait.eventually(function()
+    local stats = client:stats()
+    return stats.held + stats.waiting == 0
+  end, 1, what)
 end
 
 -- Regression 294. A first with_lock kept the lock until Lua collected it, if the error came after
@@ -191,9 +191,7 @@ for count = 1, 2 do
   it(("unlock of a lock with count %d can be repeated after an error at any instruction")
     :format(count), function()
     collectgarbage "stop"
-    local n = 0
-    repeat
-      n = n + 1
+    repeat_while(function(n)
       local lock
       for _ = 1, count do lock = assert(client:lock("a", LINGERING)) end
       local is_interrupted = interrupt(n, "", function() lock:unlock() end)
@@ -202,7 +200,8 @@ for count = 1, 2 do
       for _ = 1, left do lock:unlock() end
       assert_fails("not_held", lock:unlock())
       assert_free("event " .. n)
-    until not is_interrupted
+      return is_interrupted
+    end)
   end)
 end
 
@@ -211,25 +210,24 @@ end
 it("an error at any instruction of a call is not taken for a wait of its owner", function()
   clients.keep(assert(other:lock "a"))
   local options = { owner = "me", timeout = 0.002 }
-  local n = 0
-  repeat
-    n = n + 1
+  repeat_while(function(n)
     local is_interrupted = interrupt(n, "", function() client:lock("a", options) end)
     local _, _, code = client:lock("a", options)
     assert.not_equal("deadlock", code, "event " .. n)
-  until not is_interrupted
+    return is_interrupted
+  end)
 end)
 
 it("an error at any instruction of lock but its return leaves the count as it was", function()
   local lock = assert(client:lock "a")
-  local n, incremented = 0, {}
+  local incremented = {}
   local function take() return client:lock "a" end
-  repeat
-    n = n + 1
+  repeat_while(function(n)
     local is_interrupted, is_within = interrupt(n, "", take)
     if is_within and lock:count() == 2 then incremented[#incremented + 1] = n end
     while lock:count() > 1 do lock:unlock() end
-  until not is_interrupted
+    return is_interrupted
+  end)
   assert.is_true(#incremented <= 1, table.concat(incremented, " "))
 end)
 
@@ -251,9 +249,7 @@ end)
 -- Regression 295. An error while wake-ups were delivered was followed by no other delivery.
 it("an error at any instruction of step leaves other waits of the client in order", function()
   local waiting = connect { loop = "luv" }
-  local n = 0
-  repeat
-    n = n + 1
+  repeat_while(function(n)
     local theirs, has_waited = assert(other:lock "a"), false
     local thread = coroutine.create(function()
       assert(assert(waiting:lock "a"):unlock())
@@ -268,15 +264,14 @@ it("an error at any instruction of step leaves other waits of the client in orde
     while not has_waited and wait.now() < deadline do uv.run "nowait" end
     assert.is_true(has_waited, "event " .. n)
     assert(assert(asked:step()):unlock())
-  until not is_interrupted
+    return is_interrupted
+  end)
 end)
 
 -- Regression 296. After an error in downgrade the client did not know the hold, and its owner
 -- waited for itself.
 it("downgrade can be repeated after an error at any instruction", function()
-  local n = 0
-  repeat
-    n = n + 1
+  repeat_while(function(n)
     local lock = assert(client:write_lock "a")
     local is_interrupted = interrupt(n, "", function() lock:downgrade() end)
     assert.equal(lock, client:read_lock("a", { timeout = 5 }), "event " .. n)
@@ -285,15 +280,14 @@ it("downgrade can be repeated after an error at any instruction", function()
     assert.error_matches(function() lock:put(prefix .. "data", "x") end, "read hold")
     assert(assert(other:try_read_lock "a"):unlock())
     assert.is_true(lock:unlock())
-  until not is_interrupted
+    return is_interrupted
+  end)
 end)
 
 -- Regression 297. An error between two on_lost functions of a lock was followed by no call of the
 -- second one.
 it("an error at any instruction of a call that runs on_lost functions ends at most one", function()
-  local n = 0
-  repeat
-    n = n + 1
+  repeat_while(function(n)
     local lock, calls = assert(client:lock "a"), 0
     for _ = 1, 3 do lock:on_lost(function() calls = calls + 1 end) end
     assert.is_true(lock:expire(0.001))
@@ -302,5 +296,6 @@ it("an error at any instruction of a call that runs on_lost functions ends at mo
     pcall(lock.held, lock)
     assert.is_true(calls == 3 or is_interrupted and calls == 2, ("event %d: %d"):format(n, calls))
     lock:unlock()
-  until not is_interrupted
+    return is_interrupted
+  end)
 end)

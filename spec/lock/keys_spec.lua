@@ -5,19 +5,21 @@ local function assert_counts(name, key, lease, mode, permits)
   assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key, lease) })
 end
 
--- Asserts that |key|, attached to |lease| (1f), is no entry in the queue of |name|.
-local function assert_stranger(name, key, lease)
-  assert.is_nil(core.parse_key(name, key, lease or "1f"),
-    ("%q in the queue of %q"):format(key, name))
+-- Asserts that none of |keys|, attached to |lease| (1f), is an entry in the queue of |name|.
+local function assert_strangers(name, keys, lease)
+  for _, key in ipairs(keys) do
+    assert.is_nil(core.parse_key(name, key, lease or "1f"),
+      ("%q in the queue of %q"):format(key, name))
+  end
 end
 
 describe("parse_key", function()
   it("accepts a lock key: the name, a slash and a lease ID in lower-case hex", function()
-    assert_counts("a", "a/1", "1", "lock")
-    assert_counts("a", "a/694d7a2b3c4d5e6f", "694d7a2b3c4d5e6f", "lock")
-    assert_counts("a", "a/7fffffffffffffff", "7fffffffffffffff", "lock")
-    assert_counts("a", "a/ffffffffffffffff", "ffffffffffffffff", "lock")
-    assert_counts("a", "a/10", "10", "lock")
+    for _, lease in ipairs {
+      "1", "694d7a2b3c4d5e6f", "7fffffffffffffff", "ffffffffffffffff", "10",
+    } do
+      assert_counts("a", "a/" .. lease, lease, "lock")
+    end
   end)
 
   it("accepts a key with read or write between name and lease ID", function()
@@ -35,17 +37,14 @@ describe("parse_key", function()
     assert_counts("a", "a/1f-80000001", "1f", "lock")
     assert_counts("a", "a/1f-ffffffff", "1f", "lock")
     assert_counts("a", "a/read/1f-2", "1f", "read")
-    for _, key in ipairs { "a/1f-", "a/1f-0", "a/1f-01", "a/1f--1", "a/1f-g", "a/1f-1ffffffff" } do
-      assert_stranger("a", key)
-    end
+    assert_strangers("a",
+      { "a/1f-", "a/1f-0", "a/1f-01", "a/1f--1", "a/1f-g", "a/1f-1ffffffff" })
   end)
 
   it("accepts a permit key and returns its number of permits", function()
     assert_counts("a", "a/permit/1f.3", "1f", "permit", 3)
     assert_counts("a", "a/permit/1f-2.3e8", "1f", "permit", 1000)
-    for _, key in ipairs { "a/permit/1f", "a/permit/1f.0", "a/permit/1f.3e9", "a/1f.3" } do
-      assert_stranger("a", key)
-    end
+    assert_strangers("a", { "a/permit/1f", "a/permit/1f.0", "a/permit/1f.3e9", "a/1f.3" })
   end)
 
   it("accepts keys of names that contain slashes, blanks, NUL or a lease ID", function()
@@ -57,11 +56,10 @@ describe("parse_key", function()
   end)
 
   it("rejects a key that is not attached to the lease that its name contains", function()
-    for _, key in ipairs { "a/1f", "a/1f-2", "a/read/1f", "a/write/1f", "a/permit/1f.3" } do
-      assert.is_nil(core.parse_key("a", key), key)
-      for _, lease in ipairs { "1", "1e", "1f0", "f1", "f000000000000001f" } do
-        assert_stranger("a", key, lease)
-      end
+    local keys = { "a/1f", "a/1f-2", "a/read/1f", "a/write/1f", "a/permit/1f.3" }
+    for _, key in ipairs(keys) do assert.is_nil(core.parse_key("a", key), key) end
+    for _, lease in ipairs { "1", "1e", "1f0", "f1", "f000000000000001f" } do
+      assert_strangers("a", keys, lease)
     end
   end)
 
@@ -72,29 +70,18 @@ describe("parse_key", function()
       assert.is_nil(core.parse_key("a", key), key)
     end
   end)
-end)
 
-describe("parse_key", function()
   it("rejects a key of a longer name that begins with the lock's name and a slash", function()
-    assert_stranger("a", "a/b/1f")
-    assert_stranger("a", "a/1f/1f")
-    assert_stranger("a", "a//1f")
-    assert_stranger("a", "a/b/read/1f")
-    assert_stranger("a", "a/read/read/1f")
-    assert_stranger("a", "a/read/write/1f")
-    assert_stranger("a", "a/read/1f/1f")
-    assert_stranger("a", "a/read/order/1f-2")
-    assert_stranger("a", "a/write/order/1f-2")
+    assert_strangers("a", {
+      "a/b/1f", "a/1f/1f", "a//1f", "a/b/read/1f", "a/read/read/1f", "a/read/write/1f",
+      "a/read/1f/1f", "a/read/order/1f-2", "a/write/order/1f-2",
+    })
   end)
 
   it("rejects a key of another name", function()
-    assert_stranger("a", "b/1f")
-    assert_stranger("a", "ab/1f")
-    assert_stranger("a", "a")
-    assert_stranger("a", "")
-    assert_stranger("ab", "a/1f")
-    assert_stranger("a/b", "a/1f")
-    assert_stranger("a", "A/1f")
+    assert_strangers("a", { "b/1f", "ab/1f", "a", "", "A/1f" })
+    assert_strangers("ab", { "a/1f" })
+    assert_strangers("a/b", { "a/1f" })
   end)
 
   it("rejects a key that ends in anything but a lease ID as etcd prints it", function()
@@ -102,20 +89,15 @@ describe("parse_key", function()
       "", "0", "01f", "001f", "1F", "ABC", "1fg", "g", "x", "-1", "+1", "0x1f", " 1f", "1f ",
       "1f\0", "1f\n", "1f/", "1.0", "12345678901234567", "10000000000000000", "00000000000000001",
     } do
-      assert_stranger("a", "a/" .. text)
-      assert_stranger("a", "a/read/" .. text)
-      assert_stranger("a", "a/write/" .. text)
+      assert_strangers("a", { "a/" .. text, "a/read/" .. text, "a/write/" .. text })
     end
   end)
 
   it("rejects a key with a misspelled read or write part", function()
     for _, infix in ipairs { "Read", "READ", "reads", "rea", "writes", "w", "lock" } do
-      assert_stranger("a", "a/" .. infix .. "/1f")
+      assert_strangers("a", { "a/" .. infix .. "/1f" })
     end
-    assert_stranger("a", "a/read1f")
-    assert_stranger("a", "a/read")
-    assert_stranger("a", "a/write")
-    assert_stranger("a", "aread/1f")
+    assert_strangers("a", { "a/read1f", "a/read", "a/write", "aread/1f" })
   end)
 end)
 

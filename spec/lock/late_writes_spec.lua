@@ -145,10 +145,6 @@ describe("a hold", function()
     local missing = loops.missing "cqueues"
     if missing then return pending(missing) end
     local child = proc.lua(program, server:endpoint(), prefix, KEY)
-    finally(function()
-      child:destroy()
-      etcd:del_all(KEY)
-    end)
     child:expect "^ready"
     server:delay "Txn"
     child:send "go"
@@ -166,9 +162,7 @@ end)
 it("a marker key write that leaves in a batch still blocks a late write", function()
   lock = assert(client:write_lock "a")
   clients.await_watched(client, lock)
-  server:delay "Txn"
-  assert_fails("unavailable", lock:put(KEY, "late"))
-
+  write_late()
   server:hold_back "Txn"
   local shared, asked = client:stats().batched, { assert(client:lock_async "b1") }
   wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is out")

@@ -36,10 +36,9 @@ local HOLD = {
   end)()]],
 }
 
--- For each kind of lock: a function that starts an acquisition which conflicts with that hold.
+-- For each kind of lock for which client:lock_async("of-KIND") does not: a function that starts an
+-- acquisition which conflicts with that hold.
 local NEXT = {
-  lock = function(client, opts) return client:lock_async("of-lock", opts) end,
-  try = function(client, opts) return client:lock_async("of-try", opts) end,
   read = function(client, opts) return client:write_lock_async("of-read", opts) end,
   write = function(client, opts) return client:read_lock_async("of-write", opts) end,
   permit = function(client, opts) return client:semaphore("of-permit", 1):lock_async(opts) end,
@@ -47,9 +46,6 @@ local NEXT = {
   leader = function(client, opts)
     return client:election("of-leader"):campaign_async("first", opts)
   end,
-  async = function(client, opts) return client:lock_async("of-async", opts) end,
-  downgraded = function(client, opts) return client:lock_async("of-downgraded", opts) end,
-  two = function(client, opts) return client:lock_async("of-two", opts) end,
 }
 
 -- Starts a process with a lock delay of |delay| seconds (nil: DELAY) that acquires the lock of the
@@ -75,12 +71,14 @@ local function start(only, delay)
   return child
 end
 
--- Starts an acquisition by |client| for each kind in NEXT, with |opts| and a different owner each;
--- returns them by kind.
+-- Starts an acquisition by |client| for each kind, with |opts| and a different owner each; returns
+-- them by kind.
 local function ask_all(client, opts)
   local asked = {}
-  for kind, ask in pairs(NEXT) do
-    asked[kind] = assert(ask(client, clients.with({ owner = kind }, opts)))
+  for kind in pairs(HOLD) do
+    local with = clients.with({ owner = kind }, opts)
+    asked[kind] = assert(NEXT[kind] and NEXT[kind](client, with)
+      or client:lock_async("of-" .. kind, with))
   end
   return asked
 end
@@ -191,12 +189,12 @@ describe("a hold lost while etcd is unreachable", function()
     local client = connect { endpoints = own:endpoints(), lock_delay = DELAY }
     local lock = assert(client:lock "a")
     local reader = assert(client:read_lock "b")
-    for i = 1, #own.members do own:pause(i) end
+    own:pause()
     local over = wait.now() + select(2, lock:held()) + MARGIN + DELAY
     assert.equal("expired", lock:wait_lost(30))
     local _, message, code = client:try_lock("a", { owner = "else" })
     if wait.now() < over then assert.equal("locked", code, message) end
-    for i = 1, #own.members do own:resume(i) end
+    own:resume()
     local again = assert(client:lock("a", { owner = "else" }))
     assert.is_true(wait.now() >= over)
     assert.is_true(again:unlock())
@@ -204,8 +202,6 @@ describe("a hold lost while etcd is unreachable", function()
     assert(other:lock "b"):unlock()
     assert.is_true(wait.now() >= over)
     assert_fails("lost", reader:unlock())
-    clients.close_all()
-    own:stop()
   end)
 end)
 
@@ -271,8 +267,8 @@ describe("a client with a lock delay", function()
   end)
 end)
 
--- Returns a client during the lock delay of a hold that it has lost, and its server, on which etcd
--- applies each transaction, but answers that it has timed out.
+-- Returns a client during the lock delay of a hold that it has lost. etcd applies each of its
+-- transactions, but `server` answers that it has timed out.
 local function lose_hold()
   local client = connect { endpoints = server:endpoint(), ttl = TTL, lock_delay = 60 }
   local lock = assert(client:lock "of-lost")
@@ -280,7 +276,7 @@ local function lose_hold()
   assert.equal("expired", lock:wait_lost(30))
   server:pass()
   server:answer("Txn", "after", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out")
-  return client, server
+  return client
 end
 
 -- Closes |client|, and asserts that etcd then has the key of the lost hold, and none of a waiter.
@@ -304,7 +300,7 @@ end)
 -- Regression 256. The same, if the waiter had left before: nothing in the client knew the key any
 -- more, and the audit that would have found it came later.
 it("close after a lost hold deletes a key that an earlier waiter has left", function()
-  local client, server = lose_hold()
+  local client = lose_hold()
   assert_fails("unavailable", client:lock("of-waiter", { timeout = 0.1 }))
   etcd:await_keys(prefix .. "of-waiter/", 1)
   server:pass()

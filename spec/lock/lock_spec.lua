@@ -64,8 +64,7 @@ describe("an acquisition", function()
 
   it("accepts any positive timeout, also 1e300 and math.huge", function()
     for _, timeout in ipairs { 1e9, 1e300, math.huge, 3.7 } do
-      local lock = assert(client:lock("a", { timeout = timeout }))
-      assert.is_true(lock:unlock())
+      assert.is_true(assert(client:lock("a", { timeout = timeout })):unlock())
     end
   end)
 end)
@@ -116,8 +115,7 @@ describe("an unlocked lock", function()
     local lock = assert(client:lock "a")
     local token, key = lock:token(), lock:key()
     assert.is_true(lock:unlock())
-    assert_fails("not_held", lock:unlock())
-    assert_fails("not_held", lock:unlock())
+    for _ = 1, 2 do assert_fails("not_held", lock:unlock()) end
     assert_fails("not_held", lock:on_lost(error))
     assert_fails("not_held", lock:wait_lost(5))
     assert_fails("not_held", lock:put(prefix .. "data", "v"))
@@ -149,37 +147,31 @@ describe("an unlocked lock", function()
 end)
 
 describe("a lock in a to-be-closed variable", function()
-  local function run(source, ...)
-    return assert(load("local client, lock_of_before = ... " .. source))(...)
+  local function test(name, story)
+    it(name, coroutine.close and story or function() pending "<close> came with Lua 5.4" end)
   end
 
-  local is_there = coroutine.close ~= nil
+  local function run(source, ...)
+    return assert(load('local client, object = ... local lock <close> = assert(client:lock "a") '
+      .. source))(...)
+  end
 
-  it("is released by an error in the block, which stays the same object", function()
-    if not is_there then return pending "<close> came with Lua 5.4" end
+  test("is released by an error in the block, which stays the same object", function()
     local object = {}
-    local ok, failure = pcall(run, [[
-      local lock <close> = assert(client:lock "a")
-      error(lock_of_before)
-    ]], client, object)
+    local ok, failure = pcall(run, "error(object)", client, object)
     assert.is_false(ok)
     assert.equal(object, failure)
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("may be unlocked before the end of the block", function()
-    if not is_there then return pending "<close> came with Lua 5.4" end
-    assert.is_true(run([[
-      local lock <close> = assert(client:lock "a")
-      return lock:unlock()
-    ]], client))
+  test("may be unlocked before the end of the block", function()
+    assert.is_true(run("return lock:unlock()", client))
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("has its count decremented at the end of the block, as by unlock", function()
-    if not is_there then return pending "<close> came with Lua 5.4" end
+  test("has its count decremented at the end of the block, as by unlock", function()
     local outer = assert(client:lock "a")
-    run([[ local lock <close> = assert(client:lock "a") ]], client)
+    run("", client)
     assert.equal(1, outer:count())
     assert.is_true(outer:check())
   end)

@@ -20,11 +20,6 @@ local function assert_lost(lock, why)
   assert.same({ false, "lost" }, { lock:held() })
 end
 
--- Waits until the client watches one key.
-local function await_watch()
-  wait.eventually(function() return client:stats().watches == 1 end, 5, "the watch")
-end
-
 -- Makes calls of |client| that do not concern the lock, for |seconds|.
 local function work(seconds)
   local deadline = wait.now() + seconds
@@ -32,13 +27,32 @@ local function work(seconds)
 end
 
 describe("a lock", function()
-  it('is lost with the reason "deleted" after its key was deleted', function()
-    local lock = assert(client:lock "a")
-    etcd:del(lock:key())
-    assert.equal("deleted", lock:wait_lost(5))
-    assert_lost(lock, "deleted")
-    wait.eventually(function() return client:stats().lost == 1 end)
-  end)
+  -- For each way to end a hold: a function that does so, the reason of the loss, and what the
+  -- messages contain.
+  local ENDS = {
+    ["its key was deleted"] = { function(lock) etcd:del(lock:key()) end, "deleted", "deleted" },
+    ["its key was overwritten"] = {
+      function(lock) etcd:put(lock:key(), "somebody else's") end, "replaced", "overwritten",
+    },
+    ["its key was put on another lease"] = { function(lock)
+      local lease = etcd:grant(60)
+      finally(function() etcd:revoke(lease) end)
+      etcd:put(lock:key(), "x", lease)
+    end, "replaced", "overwritten" },
+  }
+
+  for what, row in pairs(ENDS) do
+    local end_hold, reason, why = (table.unpack or unpack)(row)
+    it(("is lost with the reason %q and free after %s"):format(reason, what), function()
+      local lock = assert(client:lock "a")
+      end_hold(lock)
+      assert.equal(reason, lock:wait_lost(5))
+      assert_lost(lock, why)
+      wait.eventually(function() return client:stats().lost == 1 end)
+      assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
+      etcd:await_keys(prefix, 0)
+    end)
+  end
 
   it('is lost with the reason "revoked" or "deleted" after its lease was revoked', function()
     local lock = assert(client:lock "a")
@@ -48,27 +62,9 @@ describe("a lock", function()
     assert_lost(lock, reason == "revoked" and "lease ended" or "deleted")
   end)
 
-  it('is lost with the reason "replaced" and free after its key was overwritten', function()
-    local lock = assert(client:lock "a")
-    etcd:put(lock:key(), "somebody else's")
-    assert.equal("replaced", lock:wait_lost(5))
-    assert_lost(lock, "overwritten")
-    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
-    etcd:await_keys(prefix, 0)
-  end)
-
-  it('is lost with the reason "replaced" after its key was put on another lease', function()
-    local lease = etcd:grant(60)
-    finally(function() etcd:revoke(lease) end)
-    local lock = assert(client:lock "a")
-    etcd:put(lock:key(), "x", lease)
-    assert.equal("replaced", lock:wait_lost(5))
-    assert_lost(lock, "overwritten")
-  end)
-
   it("is not lost after its value was changed on the same lease", function()
     local lock = assert(client:lock "a")
-    await_watch()
+    wait.eventually(function() return client:stats().watches == 1 end, 5, "the watch")
     etcd:put(lock:key(), "x", lock:lease())
     assert_fails("timeout", lock:wait_lost(0.3))
     assert.is_true(lock:check())
@@ -328,10 +324,9 @@ describe("on_lost handlers of several lost locks that raise errors", function()
     assert_raises_first(locks[1].wait_lost, locks[1], 5)
   end)
 
-  it("run in the order in which their locks were first watched",
-    function()
-      lose_all()
-      assert.is_false(pcall(client.lock, client, "b"))
-      assert.same({ 1, 6, 2, 7, 3, 8, 4, 9, 5, 10 }, calls)
-    end)
+  it("run in the order in which their locks were first watched", function()
+    lose_all()
+    assert.is_false(pcall(client.lock, client, "b"))
+    assert.same({ 1, 6, 2, 7, 3, 8, 4, 9, 5, 10 }, calls)
+  end)
 end)
