@@ -3,12 +3,7 @@
 -- Regression 057. Messages about wrong values stated a condition that the value met, or one that
 -- did not help the caller. tostring of a client without a session said that etcd was unreachable.
 
--- Asserts that |call| raises a message that ends in |text|.
-local function assert_raises(text, call)
-  local ok, message = pcall(call)
-  assert.is_false(ok)
-  assert.equal(text, message:sub(-#text))
-end
+local function assert_raises(text, call) assert.has_error(call, text) end
 
 it("an infinite max_hold is refused with the condition that it fails", function()
   assert.equal("client:lock: max_hold = inf, wanted more than 0 seconds and not inf;"
@@ -20,12 +15,13 @@ it("a number of seconds out of range is refused with the range", function()
   local lock = assert(client:lock "a")
   assert_raises("lock:wait_lost: timeout = -1, wanted 0 or more seconds",
     function() lock:wait_lost(-1) end)
-  for _, seconds in ipairs { -1, 0 } do
-    local text = "lock:expire: seconds = %d, wanted more than 0 seconds and not inf"
-    assert_raises(text:format(seconds), function() lock:expire(seconds) end)
+  -- Regression 076. expire accepted math.huge.
+  for _, seconds in ipairs { -1, 0, math.huge, -math.huge, 0 / 0, "nil" } do
+    local text = "lock:expire: seconds = %s, wanted more than 0 seconds and not inf"
+    assert_raises(text:format(tostring(seconds)),
+      function() lock:expire(seconds ~= "nil" and seconds or nil) end)
   end
-  assert_raises("lock:expire: seconds = nil, wanted more than 0 seconds and not inf",
-    function() lock:expire() end)
+  assert.is_true(lock:expire(30))
   assert.is_true(lock:unlock())
 end)
 
@@ -85,9 +81,10 @@ describe("the message names the mistake of", function()
   end)
 
   it("the former option delay", function()
-    assert_raises('option "delay" belongs to etcdlock.connect, which calls it lock_delay',
+    assert_raises(
+      'client:lock: option "delay" belongs to etcdlock.connect, which calls it lock_delay',
       function() connect():lock("a", { delay = 1 }) end)
-    assert_raises('unknown option "delay"; did you mean lock_delay?',
+    assert_raises('etcdlock.connect: unknown option "delay"; did you mean lock_delay?',
       function() etcdlock.connect { delay = 1 } end)
   end)
 

@@ -12,11 +12,10 @@ local function assert_raises(call, ...)
   return message
 end
 
--- Asserts that the results |ok|, |message|, |code| of a call are a failure with "invalid", and that
--- the message contains all |parts|.
-local function assert_invalid(parts, ok, message, code)
-  assert.is_nil(ok)
-  assert.equal("invalid", code, message)
+-- Asserts that the results |...| of a call are a failure with "invalid", and that the message
+-- contains all |parts|.
+local function assert_invalid(parts, ...)
+  local message = assert_fails("invalid", ...)
   for _, part in ipairs(parts) do assert.matches(part, message, 1, true) end
 end
 
@@ -42,6 +41,15 @@ describe("connect", function()
     assert_raises(function() connect { endpoints = 2379 } end, "endpoints", "2379")
     assert_raises(function() connect { endpoints = { ENDPOINT, 5 } } end, "endpoints[2]", "5")
     assert_raises(function() connect { endpoints = true } end, "endpoints", "true")
+  end)
+
+  it("refuses options that are no number of seconds, holds or events", function()
+    for _, options in ipairs {
+      { handoff = NAN }, { handoff = HUGE }, { handoff_time = NAN }, { handoff_time = HUGE },
+      { log_rate = NAN }, { lock_delay = -1 }, { lock_delay = 300.1 }, { lock_delay = NAN },
+    } do
+      assert_invalid({ (next(options)) }, connect(options))
+    end
   end)
 
   it("accepts a ttl of 2 to 300 seconds only", function()
@@ -120,6 +128,15 @@ describe("a lock call", function()
       assert_raises(function() way("a", { value = 5 }) end, where, "value", "5", "string")
     end)
     assert_raises(function() client:lock("a", { timeout = "1" }) end, "timeout", '"1"')
+  end)
+
+  it("refuses options that are no number of seconds", function()
+    for _, options in ipairs {
+      { timeout = NAN }, { timeout = -HUGE }, { timeout = -1 }, { max_hold = HUGE },
+      { max_hold = NAN }, { max_hold = 0 },
+    } do
+      assert_invalid({ (next(options)) }, client:lock("a", options))
+    end
   end)
 
   it("accepts a value of up to 4096 bytes only", function()

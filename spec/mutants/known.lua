@@ -763,7 +763,7 @@ return {
     file = "lua/etcdlock/check.lua",
     from = "not (value > 0 and value < math.huge)",
     to = "not (value > 0)",
-    spec = "spec/errors/odd_values_spec.lua",
+    spec = "spec/errors/misleading_messages_spec.lua",
   },
   {
     name = "make install accepts a PREFIX with &, which sed replaces",
