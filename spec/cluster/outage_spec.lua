@@ -4,46 +4,37 @@ local SLACK, assert_within = wait.SLACK, remote.assert_within
 local ask, answer_of, take = remote.ask, remote.answer_of, remote.take
 local assert_waits = remote.assert_waits
 
-local function start_many(count, etcd, ttl)
-  return { remote.start({ endpoints = etcd:endpoints(), prefix = prefix, ttl = ttl }, count) }
+-- Starts |count| (1) clients of |etcd|, and returns them as separate results.
+local function start(etcd, ttl, count)
+  return remote.start({ endpoints = etcd:endpoints(), prefix = prefix, ttl = ttl }, count)
 end
-
-local function start(etcd, ttl) return start_many(1, etcd, ttl)[1] end
 
 -- Asserts that |child| holds its lock as far as its client knows, without a request to etcd.
 local function assert_held(child) assert.same({ "true" }, ask(child, "return (lock:held())")) end
 
-local own
+local etcd
 
--- Returns an etcd that only this file uses, and starts it if it is down or paused. The child
--- processes end with the test.
-local function private_etcd()
-  if own.members[1].process.code or own.members[1].paused then own:restart() end
-  return own
-end
+setup(function() etcd = suite.start() end)
 
-setup(function() own = suite.start() end)
+before_each(function() cluster.heal(etcd) end)
 
 describe("an outage shorter than the TTL", function()
   it("leaves the hold, its token and the wait intact", function()
-    local etcd = private_etcd()
-    local holder, waiter = start(etcd, 20), start(etcd, 20)
+    local holder, waiter = start(etcd, 20, 2)
     local token = take(holder, "short")
-    waiter:send "lock = assert(client:lock 'short') return ('%.0f'):format(lock:token())"
+    remote.send_take(waiter, "short")
     etcd:await_keys(prefix .. "short/", 2)
     etcd:kill()
     wait.sleep(1)
     assert_held(holder)
     etcd:restart()
-    assert_held(holder)
-    assert.same({ "true", tostring(token) },
-      ask(holder, "return lock:check() and true, ('%.0f'):format(lock:token())"))
+    remote.assert_held(holder, token)
     assert_waits(waiter)
-    assert.same({ "true" }, ask(holder, "return lock:unlock()"))
-    local results = answer_of(waiter, 5)
-    assert.is_true(tonumber(results[1]) > token)
-    assert.same({ "true" }, ask(waiter, "return (lock:check())"))
-    assert.same({ "true" }, ask(waiter, "return lock:unlock()"))
+    remote.release(holder)
+    local next_token = remote.taken(waiter, 5)
+    assert.is_true(next_token > token)
+    remote.assert_held(waiter, next_token)
+    remote.release(waiter)
     etcd:await_keys(prefix .. "short/", 0, 1)
   end)
 end)
@@ -51,8 +42,6 @@ end)
 -- Regression 305. The time between two keepalives did not count the margin by which a hold ends
 -- before its lease. With a TTL of 6 s it was 2 s, so that this hold was lost.
 it("a hold with a ttl of 6 s outlives 3.6 s without an answer before its next keepalive", function()
-  local etcd = private_etcd()
-  finally(function() etcd:resume() end)
   local client = connect { endpoints = etcd:endpoints(), ttl = 6 }
   local lock = assert(client:lock "a")
   local before = client:stats().keepalives
@@ -65,11 +54,15 @@ it("a hold with a ttl of 6 s outlives 3.6 s without an answer before its next ke
 end)
 
 describe("an outage longer than the TTL", function()
-  local WAIT = "lock = assert(client:lock 'long') return ('%.0f'):format(lock:token())"
-
-  -- Asserts that |holder| loses its lock as "expired" at its hold deadline; returns the seconds
-  -- that were left until then.
-  local function assert_expires(holder)
+  it("ends the hold at its deadline; waiters stay queued or fail at their timeout", function()
+    local holder, patient, hasty = start(etcd, 4, 3)
+    local token = take(holder, "long")
+    ask(holder, "lock:on_lost(function(_, reason) told = reason end)")
+    remote.send_take(patient, "long", 60)
+    etcd:await_keys(prefix .. "long/", 2)
+    hasty:send "return client:lock('long', { timeout = 5 })"
+    etcd:await_keys(prefix .. "long/", 3)
+    etcd:kill()
     local results, took = ask(holder, [[
       local left = lock:remaining()
       local reason = lock:wait_lost()
@@ -78,20 +71,6 @@ describe("an outage longer than the TTL", function()
     assert.equal("expired", results[1])
     local left = tonumber(results[2])
     assert_within(took, left, left + SLACK, "the news of the loss")
-    return left
-  end
-
-  it("ends the hold at its deadline; waiters stay queued or fail at their timeout", function()
-    local etcd = private_etcd()
-    local holder, patient, hasty = start(etcd, 4), start(etcd, 4), start(etcd, 4)
-    local token = take(holder, "long")
-    ask(holder, "lock:on_lost(function(_, reason) told = reason end)")
-    patient:send(WAIT)
-    etcd:await_keys(prefix .. "long/", 2)
-    hasty:send "return client:lock('long', { timeout = 5 })"
-    etcd:await_keys(prefix .. "long/", 3)
-    etcd:kill()
-    local left = assert_expires(holder)
     -- The last proof was sent before the kill, so at most the TTL (4 s) minus the margin (0.4 s) is
     -- left.
     assert.is_true(left > 0 and left <= 3.6, left .. " s left")
@@ -99,28 +78,27 @@ describe("an outage longer than the TTL", function()
       ask(holder, "local held, code = lock:held() return held, code, told, lock:remaining()"))
     assert.equal("lost", ask(holder, "return lock:unlock()")[3])
 
-    local results, took = answer_of(hasty)
+    results, took = answer_of(hasty)
     assert.equal("unavailable", results[3])
     assert_within(took, 5, 5 + SLACK, "the wait of 5 s")
     assert_waits(patient)
 
     etcd:restart()
     local back = wait.now()
-    results = answer_of(patient, 10)
+    local next_token = remote.taken(patient, 10)
     assert_within(wait.now() - back, 0, 8, "the hand-off after the outage")
-    assert.is_true(tonumber(results[1]) > token)
-    assert.same({ "true" }, ask(patient, "return (lock:check())"))
+    assert.is_true(next_token > token)
+    remote.assert_held(patient, next_token)
     -- The hold stays lost, and neither it nor the call that timed out left a key.
     assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
     etcd:await_keys(prefix .. "long/", 1)
-    assert.same({ "true" }, ask(patient, "return lock:unlock()"))
+    remote.release(patient)
     assert.is_true(take(holder, "long") > token)
   end)
 end)
 
 describe("a call while etcd is down", function()
   it("fails with the cause at its timeout (default: 5 s), or succeeds once etcd is back", function()
-    local etcd = private_etcd()
     etcd:kill()
     local calls = {
       { "client:lock('down', { timeout = 1 })", 1, 1 },
@@ -133,7 +111,7 @@ describe("a call while etcd is down", function()
       { "client:ping()", 0, 5 },
       { "client:break_lock('down', 1)", 0, 5 },
     }
-    local children = start_many(#calls, etcd, 60)
+    local children = { start(etcd, 60, #calls) }
     for i, call in ipairs(calls) do children[i]:send("return " .. call[1]) end
     for i, call in ipairs(calls) do
       local results, took = answer_of(children[i])
@@ -145,14 +123,14 @@ describe("a call while etcd is down", function()
     end
 
     -- A call that still waits when etcd starts gets the lock.
-    children[1]:send "lock = assert(client:lock('down', { timeout = 20 })) return lock:token()"
+    remote.send_take(children[1], "down")
     etcd:restart()
     local back = wait.now()
-    answer_of(children[1])
+    remote.taken(children[1])
     assert_within(wait.now() - back, 0, 3 + SLACK, "the lock after etcd came")
     -- The other calls left no request that takes effect now.
     etcd:await_keys(prefix .. "down/", 1, 2)
-    assert.same({ "true" }, ask(children[1], "return lock:unlock()"))
+    remote.release(children[1])
     assert.is_true(tonumber(ask(children[3], "return client:ping()")[1]) < SLACK)
   end)
 end)
@@ -186,8 +164,7 @@ describe("a call while etcd is paused", function()
   end
 
   it("returns by its deadline, and a failed one changes nothing in etcd", function()
-    local etcd = private_etcd()
-    local children = start_many(#CALLS + 1, etcd, 120)
+    local children = { start(etcd, 120, #CALLS + 1) }
     local fresh = table.remove(children)
     for i, child in ipairs(children) do take(child, "stop/" .. i) end
     etcd:pause()
@@ -222,8 +199,7 @@ end)
 
 describe("a release", function()
   it("that an outage interrupts is completed when etcd is back", function()
-    local etcd = private_etcd()
-    local children = start_many(10, etcd, 60)
+    local children = { start(etcd, 60, 10) }
     for i, child in ipairs(children) do take(child, "cut/" .. i) end
     etcd:await_keys(prefix .. "cut/", 10)
     -- Some calls start before etcd is killed, some meanwhile, some afterwards.
@@ -247,15 +223,14 @@ describe("a release", function()
     -- The releases have deleted the keys. The leases are still alive, because their TTL is 60 s.
     for i, child in ipairs(children) do
       take(child, "cut/" .. i)
-      assert.same({ "true" }, ask(child, "return lock:unlock()"))
+      remote.release(child)
     end
   end)
 
   it("of the key of a waiter that times out in an outage is completed when etcd is back", function()
-    local etcd = private_etcd()
     local holder = start(etcd, 60)
     take(holder, "given_up")
-    local waiters = start_many(4, etcd, 60)
+    local waiters = { start(etcd, 60, 4) }
     for _, child in ipairs(waiters) do
       child:send "return client:lock('given_up', { timeout = 3 })"
     end
@@ -275,7 +250,6 @@ end)
 
 describe("etcd after an outage", function()
   it("gets no write from lock calls that were cancelled during the outage", function()
-    local etcd = private_etcd()
     local child = start(etcd, 60)
     ask(child, "return client:lock('warm'):unlock()")
     local before = etcd:revision()
@@ -293,12 +267,10 @@ describe("etcd after an outage", function()
       return client:stats().waiting == 0
     ]], 10))
     assert.equal(before, etcd:revision())
-    child:finish()
     child:wait()
   end)
 
   it('gets no write from puts that returned "unavailable" during the outage', function()
-    local etcd = private_etcd()
     local child = start(etcd, 60)
     take(child, "vain")
     etcd:kill()
@@ -316,9 +288,8 @@ describe("etcd after an outage", function()
     assert.equal("true", ask(child, WRITE:format(1e6), 10)[1])
     -- Exactly one put was applied.
     assert.matches('"Version" : 1\n', (etcd:ctl("get", prefix .. "key", "-w", "fields")))
-    assert.same({ "true" }, ask(child, "return lock:unlock()"))
+    remote.release(child)
     etcd:del(prefix .. "key")
-    child:finish()
     child:wait()
   end)
 end)
@@ -326,13 +297,12 @@ end)
 describe("a wait during a compaction of etcd", function()
   it("continues, and ends within 5 s when the lock is released", function()
     local etcd = suite.etcd()
-    local holder, first, second = start(etcd, 15), start(etcd, 15), start(etcd, 15)
-    local PROGRAM = "lock = assert(client:lock 'compacted') return ('%.0f'):format(lock:token())"
+    local holder, first, second = start(etcd, 15, 3)
     local original, token = holder, take(holder, "compacted")
-    first:send(PROGRAM)
-    etcd:await_keys(prefix .. "compacted/", 2)
-    second:send(PROGRAM)
-    etcd:await_keys(prefix .. "compacted/", 3)
+    for i, waiter in ipairs { first, second } do
+      remote.send_take(waiter, "compacted")
+      etcd:await_keys(prefix .. "compacted/", i + 1)
+    end
     local function compact()
       etcd:put(prefix .. "noise", "x")
       etcd:del(prefix .. "noise")
@@ -344,16 +314,16 @@ describe("a wait during a compaction of etcd", function()
     for _ = 1, 5 do compact() end
     for _, waiter in ipairs { first, second } do
       assert_waits(waiter)
-      assert.same({ "true" }, ask(holder, "return lock:unlock()"))
+      remote.release(holder)
       local released = wait.now()
-      local next_token = tonumber(answer_of(waiter, 5)[1])
+      local next_token = remote.taken(waiter, 5)
       -- Without a watch event, the waiter would read again only after 15 s.
       assert_within(wait.now() - released, 0, 5, "the hand-off")
       assert.is_true(next_token > token)
       holder, token = waiter, next_token
       compact()
     end
-    assert.same({ "true" }, ask(second, "return lock:unlock()"))
+    remote.release(second)
     etcd:del(prefix .. "noise")
     for _, child in ipairs { first, second, original } do assert.equal(0, (child:wait())) end
   end)
@@ -373,14 +343,12 @@ end)
 -- Regression 003. The client treated a failed token request as an answer of etcd. So lock waited
 -- without end if the client had a user and etcd was never reachable.
 it('lock with a user returns "unavailable" if etcd is unreachable', function()
-  local child = proc.lua [[
-    local client = assert(require("etcdlock").connect {
-      endpoints = "127.0.0.1:1", user = "somebody", password = "secret", env = false,
-    })
-    print("answer", client:lock "a")
-    client:close()
-  ]]
+  local child = remote.start {
+    endpoints = "127.0.0.1:1", user = "somebody", password = "secret", env = false,
+  }
   local from = wait.now()
-  assert.matches("Connection refused.*\tunavailable$", child:expect("^answer\tnil\t(.*)", 8))
+  local results = remote.ask(child, "return client:lock 'a'", 8)
+  assert.equal("unavailable", results[3])
+  assert.matches("Connection refused", results[2])
   assert.is_true(wait.now() - from > 4, "that wasn't the wait for the first contact")
 end)
