@@ -155,29 +155,6 @@ describe("a hold", function()
   end)
 end)
 
--- Regression 037. After a write of unknown outcome, the client rewrites the marker key before the
--- next write. If the rewrite left in a batch, the client read the name of the marker key from the
--- stack of a function that had returned. So the rewrite could name a wrong key, and leave the
--- marker key unchanged.
-it("a marker key write that leaves in a batch still blocks a late write", function()
-  lock = assert(client:write_lock "a")
-  clients.await_watched(client, lock)
-  write_late()
-  server:hold_back "Txn"
-  local shared, asked = client:stats().batched, { assert(client:lock_async "b1") }
-  wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is out")
-  local write = clients.start_put(client, lock, KEY, "next", 5)
-  for i = 2, 6 do asked[i] = assert(client:lock_async("b" .. i)) end
-  server:tell "Txn"
-  for i = 1, 6 do assert.is_true(clients.granted(asked[i]):unlock()) end
-  assert.is_true((write:wait(5)))
-  assert.is_true(client:stats().batched - shared >= 4)
-  assert.equal("next", (etcd:get(KEY)))
-  assert.equal(1, server:deliver "Txn")
-  assert.equal("next", (etcd:get(KEY)))
-  assert.is_true(lock:unlock())
-end)
-
 -- Regression 038. A key lingered although a write of its holder had an unknown outcome. The next
 -- holder took over the same key, and the late write changed data that this holder had already read.
 describe("a key", function()

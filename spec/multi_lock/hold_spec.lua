@@ -10,9 +10,9 @@ describe("a multi-lock", function()
     local watchful = connect { ttl = 60 } -- with this TTL no background read happens in the test
     local lock = assert(watchful:multi_lock { "a", "b", "c" })
     clients.await_watched(watchful, lock)
-    take(lock)
+    take()
     local reason = assert(lock:wait_lost(5))
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "nothing left")
+    etcd:await_keys(prefix, 0)
     return reason
   end
 
@@ -20,10 +20,7 @@ describe("a multi-lock", function()
     for _, name in ipairs { "a", "b", "c" } do
       assert.equal("deleted", lose(function() etcd:del((other:queue(name)[1].key)) end))
     end
-    assert.equal("replaced", lose(function()
-      local key = other:queue("b")[1].key
-      etcd:put(key, "by an admin")
-    end))
+    assert.equal("replaced", lose(function() etcd:put(other:queue("b")[1].key, "by an admin") end))
   end)
 
   it("is lost although the DELETE of a key is compacted while the watch is down", function()
@@ -66,12 +63,18 @@ describe("a multi-lock", function()
     assert.is_true(clients.granted(asked):unlock())
   end)
 
-  -- Returns a client that sends its requests through `server`. Its watches get no answer.
+  -- Returns a client of `server` that has a lease.
+  local function through_server()
+    local its = connect { endpoints = server:endpoint(), ttl = 60 }
+    assert(its:lock "first"):unlock()
+    return its
+  end
+
+  -- Returns such a client whose watches get no answer.
   local function deaf()
-    local client_of_it = connect { endpoints = server:endpoint(), ttl = 60 }
-    assert(client_of_it:lock "first"):unlock()
+    local its = through_server()
     server:answer("Watch", "never", STATUS.UNAVAILABLE, "")
-    return client_of_it
+    return its
   end
 
   it('refuses guarded writes with "lost" when one of its keys is deleted', function()
@@ -107,8 +110,7 @@ describe("a multi-lock", function()
   end)
 
   it("is granted and released although the first answer is lost", function()
-    local through = connect { endpoints = server:endpoint(), ttl = 60 }
-    assert(through:lock "first"):unlock()
+    local through = through_server()
     for _, method in ipairs { "multi_lock", "try_multi_lock" } do
       server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
       local mine = assert(through[method](through, { "a", "b" }))
@@ -121,8 +123,7 @@ describe("a multi-lock", function()
   end)
 
   it("keeps its keys during a lease audit", function()
-    local unsure = connect { endpoints = server:endpoint(), ttl = 60 }
-    assert(unsure:lock "first"):unlock()
+    local unsure = through_server()
     server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
     local mine = assert(unsure:multi_lock { "a", "b" })
     wait.eventually(function() return unsure:stats().audits > 1 end, 10, "two audits")
@@ -204,29 +205,11 @@ end)
 -- keys until the next compaction, and scans them when it reads a lock's keys. After 12,000
 -- multi-locks, a call took 12 ms instead of 1 ms.
 describe("the key of a multi-lock", function()
-  local NAMES = { "a", "b" }
-
   before_each(function() scripted_client() end)
 
-  local function take(names) return assert(client:multi_lock(names or NAMES, { owner = {} })) end
-
-  it("is reused by the next one", function()
-    local first, beside = take(), take { "c", "d" }
-    local key, other = first:key(), beside:key():match "%-%x+$"
-    assert.are_not_equal(other, key:match "%-%x+$")
-    assert.is_true(first:unlock())
-    local token = first:token()
-    for _ = 1, 5 do
-      local again = take()
-      assert.equal(key, again:key())
-      assert.is_true(again:token() > token)
-      token = again:token()
-      assert.is_true(again:unlock())
-    end
-    assert.is_true(beside:check())
-    assert.is_true(beside:unlock())
-    assert.same({}, etcd:keys(prefix))
-  end)
+  local function take(names)
+    return assert(client:multi_lock(names or { "a", "b" }, { owner = {} }))
+  end
 
   it("is not reused while a late delete of it may arrive", function()
     local first = take()

@@ -381,7 +381,7 @@ return {
   while (i < slots->n]],
     to = [[uint32_t i = slots->n;
   while (i < slots->n]],
-    spec = "spec/multi_lock/hold_spec.lua",
+    simulator = true,
   },
   {
     name = "a request that may have been sent counts as not applied if a retry is useless",
@@ -402,7 +402,7 @@ return {
   char text[EL_KEY_SIZE];
   to->then[0] = (el_op){.kind = EL_OP_PUT,
                         .key = order_key(guard, text),]],
-    spec = "spec/lock/late_writes_spec.lua",
+    simulator = true,
   },
   {
     name = "a key is kept for the next holder although a write of its holder may still be applied",
