@@ -3,9 +3,32 @@
 local Etcd = require "spec.support.servers.etcd"
 local assert = require "luassert"
 local clients = require "spec.support.harness.clients"
+local http = require "socket.http"
+local proc = require "spec.support.programs.proc"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
+
+-- Creates a key pair in |files| (see certs.lua). Returns etcd's argument for JWT that live for
+-- |seconds|.
+function M.jwt(files, seconds)
+  local key, public = files:key "rsa", files:path "public.pem"
+  proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
+  return ("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=%ds"):format(public, key,
+    seconds)
+end
+
+-- Returns how many Authenticates, etcdctl's included, the members of |etcd| have received since
+-- their start.
+function M.authentications(etcd)
+  local sum = 0
+  for _, member in ipairs(etcd.members) do
+    local text = assert(http.request(member.metrics .. "/metrics"))
+    local pattern = '\ngrpc_server_started_total{[^\n]*"Authenticate"[^\n]*} (%d+)'
+    sum = sum + (tonumber(text:match(pattern)) or 0)
+  end
+  return sum
+end
 
 M.ROOT, M.PASSWORD = "root-secret-7391", "locker-secret-4826"
 M.WRONG = "wrong-secret"
