@@ -17,19 +17,11 @@ setup(function()
   etcd, forgetful = all[1], all[2]
 end)
 
+local authentications = secured.authentications
+
 local function options(changes) return secured.options(etcd, prefix, changes) end
 
 client_options(options)
-
--- Returns how many Authenticate requests, etcdctl's included, the etcd |one| has answered
--- since its start.
-local function authentications(one)
-  local text, sum = assert(http.request(one:endpoint() .. "/metrics")), 0
-  for count in text:gmatch '\ngrpc_server_handled_total{[^\n]*"Authenticate"[^\n]*} (%d+)' do
-    sum = sum + tonumber(count)
-  end
-  return sum
-end
 
 -- Makes the etcd |one| drop its tokens.
 local function switch_off_and_on(one)
@@ -196,14 +188,6 @@ describe("simple tokens and JWT that live for 2 s", function()
     return count, client:stats().lost
   ]]
 
-  -- Creates a key pair; returns etcd's arguments for JWT that live for |LIFE| s.
-  local function signed()
-    local key, public = files:key "rsa", files:path "public.pem"
-    proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
-    return { "--auth-token", ("jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=%ds"):format(
-      public, key, LIFE) }
-  end
-
   -- Seconds. A token that is not used for this time expires and is deleted: etcd deletes expired
   -- tokens once a second.
   local PAUSE = LIFE + 1.2
@@ -243,7 +227,8 @@ describe("simple tokens and JWT that live for 2 s", function()
 
   it("are replaced only as needed, and no lock call, hold or wait fails", function()
     local all = secured.start_all(prefix, {
-      { args = { "--auth-token-ttl", ("%d"):format(LIFE) } }, { args = signed() },
+      { args = { "--auth-token-ttl", ("%d"):format(LIFE) } },
+      { args = { secured.jwt(files, LIFE) } },
     })
     local joins = {}
     for i, one in ipairs(all) do joins[i] = start(one) end

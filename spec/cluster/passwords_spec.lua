@@ -1,27 +1,19 @@
 -- Tests clients with passwords of an etcd that needs long to compute the hashes of passwords.
 -- Needs: one plain member.
 
-local http = require "socket.http"
-
 -- With this cost, etcd needs 0.1 to 0.5 s of a processor for the hash of a password.
 local COST = 12
 local CLIENTS, TTL = 16, 15
 
+local authentications = secured.authentications
 local etcds, files = {}, nil
-
--- Creates a key pair; returns etcd's argument for JWT.
-local function jwt()
-  local key, public = files:key "rsa", files:path "public.pem"
-  proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
-  return ("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=300s"):format(public, key)
-end
 
 setup(function()
   files = Certs.new()
   local slow = "--bcrypt-cost=" .. COST
   local all = Etcd.start_all {
     { tls = false, args = { slow } },
-    { tls = false, args = { slow, jwt() } },
+    { tls = false, args = { slow, secured.jwt(files, 300) } },
     { tls = false, members = 3, args = { slow } },
   }
   for i, kind in ipairs { "simple", "jwt", "cluster" } do
@@ -31,37 +23,18 @@ end)
 
 teardown(function() files:remove() end)
 
--- Returns how many Authenticates the members of |etcd| have received.
-local function authentications(etcd)
-  local sum = 0
-  for _, member in ipairs(etcd.members) do
-    local text = assert(http.request(member.metrics .. "/metrics"))
-    local pattern = '\ngrpc_server_started_total{[^\n]*"Authenticate"[^\n]*} (%d+)'
-    sum = sum + (tonumber(text:match(pattern)) or 0)
-  end
-  return sum
-end
-
 -- Connects CLIENTS clients to |etcd|, each of which begins to wait for a lock at once. Returns the
 -- clients and their locks when all are held.
 local function start_fleet(etcd)
   local fleet, locks = {}, {}
   for i = 1, CLIENTS do
-    local opts = secured.options(etcd, prefix, { ttl = TTL, timeout = 60 })
-    fleet[i] = assert(etcdlock.connect(opts))
+    fleet[i] = connect(secured.options(etcd, prefix, { ttl = TTL, timeout = 60 }))
     locks[i] = assert(fleet[i]:lock_async("fleet/" .. i))
   end
   for i, pending in ipairs(locks) do
     locks[i] = assert(clients.ended(pending, 60))
   end
   return fleet, locks
-end
-
-local function close_all(fleet, locks)
-  for i, lock in ipairs(locks) do
-    assert(lock:unlock())
-    fleet[i]:close()
-  end
 end
 
 local function assert_held(fleet, locks)
@@ -84,7 +57,7 @@ describe("clients that log in at the same time", function()
       assert.equal(1, stats.authentications)
       assert.is_true(stats.authentication_ms > 0)
     end
-    close_all(fleet, locks)
+    for _, lock in ipairs(locks) do assert(lock:unlock()) end
   end)
 
   -- Regression 241: a request without an answer made the client replace its token.
@@ -97,7 +70,6 @@ describe("clients that log in at the same time", function()
     etcd:resume(1)
     assert_held(fleet, locks)
     assert.equal(before, authentications(etcd))
-    close_all(fleet, locks)
   end)
 
   -- etcdctl logs in once, too. Each stream and each call used to report the old token by itself.
@@ -110,13 +82,11 @@ describe("clients that log in at the same time", function()
     wait.sleep(TTL / 3 + 1) -- until each client has renewed its lease
     assert_held(fleet, locks)
     assert.is_true(authentications(etcd) - before <= CLIENTS + 2)
-    close_all(fleet, locks)
   end)
 end)
 
 describe("a client with a password", function()
-  local function options(changes) return secured.options(etcds.simple, prefix, changes) end
-  client_options(options)
+  client_options(function() return secured.options(etcds.simple, prefix) end)
 
   it("tells that it waits for a token if Authenticate takes longer than the timeout", function()
     local server = clients.scripted(etcds.simple:endpoint())
@@ -170,19 +140,16 @@ describe("a client with a password", function()
     local client = connect { endpoints = endpoints, timeout = 10 }
     etcd:pause(silent)
     finally(function() etcd:resume(silent) end)
-    local lock = assert(client:lock "a")
-    assert(lock:unlock())
+    assert(client:lock "a"):unlock()
   end)
 end)
 
 describe("client:set_password", function()
   local NEW = "another-secret-5521"
 
-  local function options(changes)
-    return secured.options(etcds.simple, prefix, clients.with({ user = "rotated" }, changes))
-  end
-
-  client_options(options)
+  client_options(function()
+    return secured.options(etcds.simple, prefix, { user = "rotated" })
+  end)
 
   before_each(function() secured.add_user(etcds.simple, "rotated") end)
   after_each(function() secured.ctl(etcds.simple, "user", "delete", "rotated") end)

@@ -9,9 +9,6 @@
 --   UNIMPLEMENTED: needs another gRPC service in place of etcd
 -- Needs: one plain member.
 
--- Seconds, less than the `timeout` of the clients here.
-local SOON = 4
-
 local function connect(endpoints, opts)
   return clients.connector(opts) { endpoints = endpoints, timeout = 5 }
 end
@@ -36,11 +33,6 @@ local function assert_told(server, row, ok, message, code)
   assert.equal(row[3], code, message)
   local hint = row[5] and "; " .. row[5] or ""
   assert.matches(("etcd %s: %s%s"):format(server.address, row.says, hint), message, 1, true)
-end
-
-local function ctl(etcd, ...)
-  local _, code, err = etcd:ctl(...)
-  assert.equal(0, code, err)
 end
 
 describe("etcd", function()
@@ -69,15 +61,14 @@ describe("etcd", function()
       local client = connect(server:endpoint() .. "," .. etcd:endpoint())
       local from = wait.now()
       timed(function() assert(client:lock "a"):unlock() end)
-      assert.is_true(wait.now() - from < SOON)
+      assert.is_true(wait.now() - from < 4) -- less than the timeout of the client
       local number, said = server:heard "LeaseGrant"
       assert.equal("etcdserver: rpc not supported for learner", said)
       local row = row_of(number, said)
       assert.is_true(row.definite, "it may not have been done")
-      local _, message, code = timed(function()
+      local message = assert_fails("unavailable", timed(function()
         return connect(server:endpoint()):lock("a", { timeout = 0.45 })
-      end)
-      assert.equal("unavailable", code)
+      end))
       assert.matches(server.address .. ": etcdserver: rpc not supported for learner", message, 1,
         true)
     end, clients.close_all)
@@ -125,20 +116,7 @@ describe("etcd with authentication", function()
   setup(function()
     -- Only a signed token contains the revision at which it was made, and can be too old.
     files = Certs.new()
-    local key, public = files:key "rsa", files:path "public.pem"
-    proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
-    -- At the default cost of bcrypt, a busy machine may check a password for longer than a request
-    -- may take.
-    etcd = Etcd.start { args = { "--bcrypt-cost", "4", "--auth-token",
-      ("jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=60s"):format(public, key) } }
-    ctl(etcd, "user", "add", "root:root")
-    ctl(etcd, "user", "grant-role", "root", "root")
-    ctl(etcd, "role", "add", "locks")
-    ctl(etcd, "role", "grant-permission", "--prefix=true", "locks", "readwrite", prefix)
-    ctl(etcd, "user", "add", "locker:secret")
-    ctl(etcd, "user", "grant-role", "locker", "locks")
-    ctl(etcd, "auth", "enable")
-    etcd:log_in "root:root"
+    etcd = secured.start(prefix, { args = { secured.jwt(files, 60) } })
   end)
 
   teardown(function() files:remove() end)
@@ -146,10 +124,10 @@ describe("etcd with authentication", function()
   it("refuses a token older than a role change, and the client gets a new one", function()
     rounds.undisturbed(function(timed, round)
       local server = clients.scripted(etcd:endpoint())
-      local client = connect(server:endpoint(), { user = "locker", password = "secret" })
+      local client = connect(server:endpoint(), { user = "locker", password = secured.PASSWORD })
       local function use() assert(client:lock "a"):unlock() end
       timed(use)
-      ctl(etcd, "role", "grant-permission", "locks", "read", "another" .. round)
+      secured.ctl(etcd, "role", "grant-permission", "locks", "read", "another" .. round)
       timed(use)
       assert_heard(server, "Txn", "INVALID_ARGUMENT", "etcdserver: revision of auth store is old")
       assert.equal(2, server:calls "Authenticate")
@@ -193,8 +171,7 @@ describe("a call to an endpoint", function()
     local client = connect(etcd:endpoint())
     assert(client:lock "a"):unlock()
     etcd:pause()
-    local _, message, code = client:lock("a", { timeout = 5 })
-    assert.equal("unavailable", code)
+    local message = assert_fails("unavailable", client:lock("a", { timeout = 5 }))
     assert.matches("the server accepts connections, but has not answered in time", message, 1, true)
   end)
 end)
