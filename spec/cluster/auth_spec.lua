@@ -34,11 +34,6 @@ describe("a user with a role for the prefix", function()
       return from
     end)
   end)
-
-  it("can lock with its password in an etcd without authentication", function()
-    local client = connect { endpoints = suite.endpoint() }
-    assert(client:lock "a"):unlock()
-  end)
 end)
 
 describe("a refused call", function()
@@ -73,21 +68,19 @@ describe("a refused call", function()
     assert.is_true(client:stats().rpcs <= 200, client:stats().rpcs)
   end)
 
-  it('returns "unauthenticated" at once if the user does not exist', function()
-    assert_refused("unauthenticated", "user or the password is wrong", wait.now(),
-      connect { user = "nobody" }:lock "a")
-  end)
-
-  it('returns "unauthenticated" at once if the client has no user', function()
-    assert_refused("unauthenticated", "requires a user and a password", wait.now(),
-      connect { user = NONE, password = NONE }:lock "a")
-  end)
-
-  it('returns "unauthenticated" at once if the token is invalid', function()
-    local client = connect { user = NONE, password = NONE, token = WRONG }
-    assert_refused("unauthenticated", "invalid auth token", wait.now(), client:lock "a")
-    assert_no_secret(tostring(client))
-  end)
+  for what, row in pairs {
+    ["the user does not exist"] = { { user = "nobody" }, "user or the password is wrong" },
+    ["the client has no user"] =
+      { { user = NONE, password = NONE }, "requires a user and a password" },
+    ["the token is invalid"] =
+      { { user = NONE, password = NONE, token = WRONG }, "invalid auth token" },
+  } do
+    it('returns "unauthenticated" at once if ' .. what, function()
+      local client = connect(row[1])
+      assert_refused("unauthenticated", row[2], wait.now(), client:lock "a")
+      assert_no_secret(tostring(client))
+    end)
+  end
 
   it('returns "denied" at once if the role does not cover the lock name', function()
     clients.assert_nothing_left(etcd, "elsewhere/", function()
@@ -105,7 +98,7 @@ describe("a refused call", function()
 
   -- Regression 272. The message named neither the user nor the key; that of a holder's call also
   -- did not name the lock.
-  it("names the user, the lock and the keys if etcd denies a permission", function()
+  it("names the user, the lock and the keys if etcd denies a permission; a hold stays", function()
     local lock = assert(client:lock "a")
     local denied = ("etcd %s: etcdserver: permission denied for user \"locker\"")
       :format(etcd:endpoint():match "//(.*)")
@@ -118,6 +111,7 @@ describe("a refused call", function()
     assert_says(hold .. 'delete "x\\x0a": DENIED', lock:delete "x\n")
     assert_says(hold .. ('txn "%sown", "elsewhere": DENIED'):format(prefix),
       lock:txn { { "get", prefix .. "own" }, { "get", "elsewhere" } })
+    assert.is_true(lock:check())
     assert.is_true(lock:unlock())
     assert_says('get "elsewhere": DENIED', client:get "elsewhere")
     local stranger = connect { prefix = "elsewhere/" }
@@ -143,14 +137,6 @@ describe("a refused call", function()
     assert.is_true(lock:unlock())
   end)
 
-  it('returns "denied" if the role does not cover the data key, and the hold stays', function()
-    local lock = assert(client:lock "a")
-    assert_refused("denied", "permission denied", wait.now(), lock:put("elsewhere", "v"))
-    assert_refused("denied", "permission denied", wait.now(), lock:get "elsewhere")
-    assert.is_true(lock:check())
-    assert(lock:unlock())
-  end)
-
   it('returns "denied" from lock if the role is read-only; queue succeeds', function()
     secured.ctl(etcd, "role", "add", "readers")
     secured.ctl(etcd, "role", "grant-permission", "--prefix=true", "readers", "read", prefix)
@@ -161,27 +147,27 @@ describe("a refused call", function()
   end)
 end)
 
--- Asserts that connect returns "invalid" for options with |changes|; returns its message.
-local function refused(changes)
+-- Asserts that connect returns "invalid" for options with |changes|, and a message that matches
+-- |pattern|.
+local function assert_invalid(pattern, changes)
   local message = assert_fails("invalid", etcdlock.connect(options(changes)))
   assert_no_secret(message)
-  return message
+  assert.matches(pattern, message)
 end
 
 describe("a password or token", function()
-  local function assert_plain_refused(changes)
-    assert.matches("allow_plaintext_auth", refused(changes))
-  end
-
   it('makes connect return "invalid" for a non-loopback address without TLS', function()
     for _, endpoint in ipairs {
       "http://192.0.2.1:2379", "192.0.2.1:2379", "http://etcd.example:2379",
       "http://[2001:db8::1]:2379", "http://0.0.0.0:2379", "http://localhost.example:2379",
       "http://127.etcd.example:2379", "127.0.0.1.example:2379",
     } do
-      assert_plain_refused { endpoints = endpoint }
-      assert_plain_refused { endpoints = { etcd:endpoint(), endpoint } }
-      assert_plain_refused { endpoints = endpoint, user = NONE, password = NONE, token = WRONG }
+      for _, changes in ipairs {
+        { endpoints = endpoint }, { endpoints = { etcd:endpoint(), endpoint } },
+        { endpoints = endpoint, user = NONE, password = NONE, token = WRONG },
+      } do
+        assert_invalid("allow_plaintext_auth", changes)
+      end
     end
   end)
 
@@ -203,11 +189,11 @@ end)
 
 describe("etcdlock", function()
   it("names the credential option that is missing, conflicting or invalid", function()
-    assert.matches("user.*a password as well", refused { password = NONE })
-    assert.matches("password.*a user as well", refused { user = NONE })
-    assert.matches("either a token or a user", refused { token = WRONG })
-    assert.matches("password", refused { password = WRONG .. "\0x" })
-    assert.matches("token", refused { user = NONE, password = NONE, token = "" })
+    assert_invalid("user.*a password as well", { password = NONE })
+    assert_invalid("password.*a user as well", { user = NONE })
+    assert_invalid("either a token or a user", { token = WRONG })
+    assert_invalid("password", { password = WRONG .. "\0x" })
+    assert_invalid("token", { user = NONE, password = NONE, token = "" })
   end)
 
   it("does not show a credential of the wrong type in the error that it raises", function()

@@ -76,8 +76,6 @@ describe("connect", function()
     assert.equal(0, client:stats().rpcs)
     assert.is_nil(client:lease())
     assert.same({ false, "unavailable" }, { client:alive() })
-    local elsewhere = connect { endpoints = "127.0.0.1:1" }
-    assert.is_nil(elsewhere:lease())
   end)
 end)
 
@@ -132,11 +130,7 @@ describe("a client", function()
   it('returns "closed" from every call after close', function()
     local lock = assert(client:lock "a")
     client:close()
-    local function assert_closed(ok, message, code)
-      assert.is_nil(ok)
-      assert.is_string(message)
-      assert.equal("closed", code)
-    end
+    local function assert_closed(...) assert_fails("closed", ...) end
     assert_closed(client:lock "a")
     assert_closed(client:lock("b", { timeout = 0 }))
     assert_closed(client:try_lock "b")
