@@ -10,41 +10,41 @@ local proxy
 before_each(function() proxy = Swallow.start(suite.endpoint()) end)
 after_each(clear_etcd)
 
--- Asserts that a lock with |ttl| is granted on a line where each answer takes |delay|, and is held
--- for |hold|; all in seconds.
-local function assert_held(delay, ttl, hold)
+-- Returns a lock with |ttl| on a line where each answer takes |delay|, both in seconds; and its
+-- client.
+local function hold(delay, ttl)
   proxy:slow(delay)
   local client = connect { endpoints = proxy:endpoint(), ttl = ttl }
-  local lock = assert(client:lock("a", { timeout = 30 }))
-  assert.equal("timeout", (select(3, lock:wait_lost(hold))))
+  return assert(client:lock("a", { timeout = 30 })), client
+end
+
+-- Asserts that |lock| is held for |seconds|.
+local function assert_held(lock, seconds)
+  assert.equal("timeout", (select(3, lock:wait_lost(seconds))))
   assert.is_true(lock:held())
 end
 
 it("a lock is granted and held although each answer takes 1.4 s", function()
-  assert_held(1.4, 10, 12)
+  assert_held(hold(1.4, 10), 12)
 end)
 
 -- The hold deadline counted from the grant of the lease, which waits for the connection.
 -- Regression 218. No key was read after a keepalive if two reads were in flight when it was
 -- answered, although they could not prove it. This test failed in a quarter of the runs.
 it("the first hold is not lost at once on a line as slow as its TTL allows", function()
-  assert_held(1.9, 8, 9) -- a second of a busy machine loses nothing
+  assert_held(hold(1.9, 8), 9) -- a second of a busy machine loses nothing
 end)
 
 it("a hold outlives a connection that falls silent, with one endpoint", function()
-  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
-  local lock = assert(client:lock "a")
+  local lock = hold(0, 5)
   proxy:mute()
-  assert.equal("timeout", (select(3, lock:wait_lost(10))))
-  assert.is_true(lock:held())
+  assert_held(lock, 10)
 end)
 
 -- Regression 316. The time for an answer was longer than that of a call. So each call found a dead
 -- connection, and none found out that it was dead.
 it("a call finds out that its connection is dead although answers take 0.8 s", function()
-  proxy:slow(0.8)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 80 }
-  assert(client:lock("held", { timeout = 30 }))
+  local _, client = hold(0.8, 80)
   for _ = 1, 6 do assert(client:ping()) end
   proxy:mute()
   client:ping()
@@ -60,7 +60,7 @@ it("a lease is requested once if its grant takes 1.8 s", function()
   local pending = client:lock_async("a", { timeout = 20 })
   wait.sleep(1.8)
   server:tell "LeaseGrant"
-  assert.is_true(wait.eventually(function() return (pending:step()) end, 10, "a lock"):held())
+  assert.is_true(clients.granted(pending):held())
   assert.equal(1, client:stats().grants)
 end)
 
@@ -68,16 +68,13 @@ end)
 -- sends it again after one round trip or two, so the answer takes three. With a round trip of 0.7 s
 -- and more, and one lost packet in a hundred, holds were lost within a minute.
 it("a hold survives answers that take three times as long as the round trip", function()
-  proxy:slow(0.9)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 10 }
-  local lock = assert(client:lock("a", { timeout = 30 }))
+  local lock = hold(0.9, 10)
   for _ = 1, 3 do
     proxy:slow(2.7)
-    assert.equal("timeout", (select(3, lock:wait_lost(3))))
+    assert_held(lock, 3)
     proxy:slow(0.9)
-    assert.equal("timeout", (select(3, lock:wait_lost(6))))
+    assert_held(lock, 6)
   end
-  assert.is_true(lock:held())
 end)
 
 -- Regression 302. The limit of a keepalive did not double while reads were quick. So the client
@@ -109,9 +106,7 @@ end)
 
 -- Regression 306. The message named no cause if the hold ended before an answer was too late.
 it("the loss of a hold names a keepalive that is not answered", function()
-  proxy:slow(1)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
-  local lock = assert(client:lock("a", { timeout = 30 }))
+  local lock = hold(1, 5)
   proxy:swallow()
   assert(lock:wait_lost(10))
   assert.matches("no answer to a keepalive for %d%.%d s", (select(2, lock:check())))
@@ -121,26 +116,22 @@ end)
 -- distant network the proofs of a hold came a second apart. After one lost packet, the next proof
 -- came too late.
 it("a hold with a short TTL on a distant network outlives answers that come 1.55 s late", function()
-  proxy:slow(1)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
-  local lock = assert(client:lock("a", { timeout = 30 }))
+  local lock = hold(1, 5)
   for _ = 1, 3 do
-    assert.equal("timeout", (select(3, lock:wait_lost(4))))
+    assert_held(lock, 4)
     proxy:slow(2.55)
-    assert.equal("timeout", (select(3, lock:wait_lost(1))))
+    assert_held(lock, 1)
     proxy:slow(1)
   end
-  assert.equal("timeout", (select(3, lock:wait_lost(4))))
+  assert_held(lock, 4)
 end)
 
 -- Regression 233. The read that proves a keepalive was sent after the answer to the keepalive, so a
 -- proof took two answers. 234. The next keepalive was sent after the answer to the last one.
 it("a hold outlives answers that take two thirds of its TTL", function()
-  proxy:slow(1)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
-  local lock = assert(client:lock("a", { timeout = 30 }))
+  local lock = hold(1, 5)
   proxy:slow(3.3)
-  assert.equal("timeout", (select(3, lock:wait_lost(12))))
+  assert_held(lock, 12)
 end)
 
 -- Regression 252. With a TTL of two round trips no lock was granted: a hold is proven by a read
@@ -151,32 +142,23 @@ it("a wait fails early if answers take too long for the TTL, and tells both time
   proxy:slow(0.85)
   local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
   local from = wait.now()
-  local lock, message, code = client:lock("a", { timeout = 60 })
-  assert.is_nil(lock)
-  assert.equal("unavailable", code)
   assert.matches("its answers take 0%.8%d s, too long for a ttl of 2 s %(give at least 4 s%)",
-    message)
+    (assert_fails("unavailable", client:lock("a", { timeout = 60 }))))
   assert.is_true(wait.now() - from < 15 + wait.SLACK)
 end)
 
 -- Regression 317. The time was counted from the grant of the lease. So a wait failed at once if
 -- answers became slow when the lease was old.
 it("a wait goes on if answers are too slow for the TTL for a while", function()
-  proxy:slow(0.4)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
-  local held = assert(client:lock("a", { timeout = 30 }))
-  assert.equal("timeout", (select(3, held:wait_lost(9))))
+  local held, client = hold(0.4, 2)
+  assert_held(held, 9)
   held:unlock()
   proxy:slow(0.85)
   wait.sleep(4) -- the hold deadline passes, and the estimate grows
   local pending = client:lock_async("b", { timeout = 60 })
   wait.sleep(4)
   proxy:slow(0)
-  local lock = wait.eventually(function()
-    local lock, message = pending:step()
-    return assert(lock ~= nil, message) and lock
-  end, 10, "the lock")
-  assert.is_true(lock:held())
+  assert.is_true(clients.granted(pending):held())
 end)
 
 -- Regression 192. Without a timeout, the first wait failed after 5 s although the client was about
@@ -195,9 +177,7 @@ it("connections that open just after their time limit are closed", function()
   for i = 1, 12 do
     pending[i] = connect({ endpoints = proxy:endpoint(), ttl = 30 }):lock_async("a" .. i)
   end
-  for i = 1, 12 do
-    wait.eventually(function() return (pending[i]:step()) end, 20, "a lock")
-  end
+  for i = 1, 12 do assert(clients.ended(pending[i], 20)) end
   clients.close_all()
   leaks.assert_none_left(before, nil, nil, 5)
 end)
@@ -210,7 +190,7 @@ it("the first wait without a timeout goes on for 8 s while connections are accep
   wait.sleep(8)
   assert.is_false((pending:step()))
   proxy:forward()
-  assert.is_true(wait.eventually(function() return (pending:step()) end, 10, "a lock"):held())
+  assert.is_true(clients.granted(pending):held())
 end)
 
 -- Regression 238. The first wait without a timeout failed after 5 s because connections had been
@@ -238,9 +218,7 @@ end)
 -- trips: a keepalive was answered before there was a key to read, and the hold deadline that the
 -- grant of the lease gave ended while the client waited for the next proof.
 it("the first lock reads its queue once, on a line as slow as its TTL allows", function()
-  proxy:slow(1.3)
-  local client = connect { endpoints = proxy:endpoint(), ttl = 5 }
-  assert(client:lock("a", { timeout = 30 }))
+  local _, client = hold(1.3, 5)
   assert.equal(0, client:stats().looks)
 end)
 
