@@ -7,33 +7,19 @@ scripted_client { ttl = 60 }
 
 before_each(function() assert(client:lock "first"):unlock() end)
 
--- Waits until the server has received |count| transactions more than |before|.
-local function await_asked(before, count)
-  wait.eventually(function() return server:calls "Txn" >= before + count end, 5, "requests")
-end
-
--- Waits until the acquisition |asked| is granted; returns the lock.
-local function await_lock(asked)
-  local lock
-  wait.eventually(function()
-    lock = asked:step()
-    return lock
-  end, 5, "a lock")
-  return lock
-end
-
 describe("an enqueue with a lost answer", function()
   it("is repeated without a second entry, and waits for the holder", function()
     local held = assert(other:lock "a")
     local before = server:calls "Txn"
     server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
     local asked = assert(client:lock_async "a")
-    await_asked(before, 3) -- the enqueue twice, and a read
+    -- the enqueue twice, and a read
+    wait.eventually(function() return server:calls "Txn" >= before + 3 end, 5, "requests")
     wait.sleep(0.2)
     assert.is_false((asked:step()))
     assert.equal(2, #other:queue "a")
     assert.is_true(held:unlock())
-    local lock = await_lock(asked)
+    local lock = clients.granted(asked)
     assert.is_true(lock:token() > held:token())
     assert.is_true(lock:unlock())
     assert.equal(0, #etcd:keys(prefix))
@@ -200,8 +186,7 @@ describe("a semaphore with late answers", function()
     clients.assert_wait(asked)
     assert.is_true(first:unlock())
     -- This takes less than 1 s, so it does not depend on the periodic read after 10 s.
-    wait.eventually(function() return asked:step() end, 1, "its turn")
-    assert.is_true(asked:step():unlock())
+    assert.is_true(assert(clients.ended(asked, 1)):unlock())
     etcd:del(prefix .. "noise")
   end)
 end)
@@ -224,8 +209,7 @@ describe("keys of late enqueues", function()
       assert_fails("no_space", client:lock("late/" .. i))
     end
     server:pass()
-    local from = wait.now()
-    wait.eventually(function() return wait.now() > from + LATE end, LATE + 1)
+    wait.sleep(LATE)
     assert.is_true(server:deliver "Txn" >= count)
     assert.equal(count, #etcd:keys(prefix .. "late/"))
     etcd:await_keys(prefix .. "late/", 0, 20)
@@ -310,24 +294,23 @@ describe("a lock that lingers", function()
   before_each(function() scripted_client { ttl = TTL } end)
 
   for _, mode in ipairs { "lock", "write_lock" } do
-    it("passes to another client within TTL / 3 + 1 s, " .. mode,
-      function()
-        server:hold_back("Watch", 100)
-        assert(client[mode](client, "a", { linger = 60 })):unlock()
-        local pending = assert(other:lock_async("a", { timeout = 60 }))
-        local from, taken, lock = wait.now(), 0, nil
-        while not lock and wait.now() - from < 4 * TTL do
-          local again = client["try_" .. mode](client, "a", { linger = 60 })
-          if again then
-            taken = taken + 1
-            assert(again:unlock())
-          end
-          lock = pending:step()
+    it("passes to another client within TTL / 3 + 1 s, " .. mode, function()
+      server:hold_back("Watch", 100)
+      assert(client[mode](client, "a", { linger = 60 })):unlock()
+      local pending = assert(other:lock_async("a", { timeout = 60 }))
+      local from, taken, lock = wait.now(), 0, nil
+      while not lock and wait.now() - from < 4 * TTL do
+        local again = client["try_" .. mode](client, "a", { linger = 60 })
+        if again then
+          taken = taken + 1
+          assert(again:unlock())
         end
-        assert.is_truthy(lock, ("taken %d times"):format(taken))
-        assert.is_true(wait.now() - from < TTL / 3 + 1 + wait.SLACK)
-        clients.keep(lock)
-      end)
+        lock = pending:step()
+      end
+      assert.is_truthy(lock, ("taken %d times"):format(taken))
+      assert.is_true(wait.now() - from < TTL / 3 + 1 + wait.SLACK)
+      clients.keep(lock)
+    end)
   end
 end)
 
@@ -344,7 +327,5 @@ it('a wait is "timeout" if another owner of the client held the lock until just 
   held._core:release()
   local message = assert_fails("timeout", clients.ended(asked))
   assert.matches('lock "' .. prefix .. 'a" was not free within 1.5 s', message, 1, true)
-  server:pass()
   server:tell "Txn"
-  etcd:del_all(prefix)
 end)

@@ -16,41 +16,39 @@ local SOON = { timeout = 5 }
 
 after_each(clear_etcd)
 
--- Puts user data below |name|: without a lease, or attached to |lease|.
-local function put_data(name, lease)
-  for _, key in ipairs(DATA) do
-    etcd:put(("%s%s/%s"):format(prefix, name, key), "price=12", lease)
-  end
-end
-
--- Asserts that only user data is left below the name, unchanged.
-local function assert_data(name)
-  local keys = etcd:keys(prefix .. name .. "/")
-  assert.equal(#DATA, #keys, table.concat(keys, " "))
-  for _, key in ipairs(keys) do assert.equal("price=12", (etcd:get(key))) end
+-- Puts user data below "order": without a lease, or attached to |lease|.
+local function put_data(lease)
+  for _, key in ipairs(DATA) do etcd:put(prefix .. "order/" .. key, "price=12", lease) end
 end
 
 -- Calls |check| twice with user data below "order": first without a lease, then with the lease of
--- another program.
+-- another program. Asserts that only this data is left then, unchanged.
 local function with_data(check)
   for _, lease in ipairs { false, etcd:grant(600) } do
-    put_data("order", lease or nil)
+    put_data(lease or nil)
     check()
-    assert_data "order"
+    local keys = etcd:keys(prefix .. "order/")
+    assert.equal(#DATA, #keys, table.concat(keys, " "))
+    for _, key in ipairs(keys) do assert.equal("price=12", (etcd:get(key))) end
   end
+end
+
+-- Returns a client with |ttl| whose watches get no answer: it learns of a key only by its requests.
+local function unwatched(ttl)
+  local deaf = connect { endpoints = server:endpoint(), ttl = ttl }
+  assert(deaf:lock "first"):unlock()
+  server:answer("Watch", "never", 14, "")
+  return deaf
 end
 
 describe("user data below a lock's name", function()
   it("does not block lock, try_lock, read_lock, write_lock and multi_lock", function()
     with_data(function()
-      assert.is_true(assert(client:lock("order", SOON)):unlock())
-      assert.is_true(assert(client:try_lock "order"):unlock())
-      assert.is_true(assert(client:read_lock("order", SOON)):unlock())
-      assert.is_true(assert(client:try_read_lock "order"):unlock())
-      assert.is_true(assert(client:write_lock("order", SOON)):unlock())
-      assert.is_true(assert(client:try_write_lock "order"):unlock())
-      assert.is_true(assert(client:multi_lock({ "order", "other" }, SOON)):unlock())
-      assert.is_true(assert(client:try_multi_lock { "other", "order" }):unlock())
+      for _, mode in ipairs { "lock", "read_lock", "write_lock", "multi_lock" } do
+        local name = mode == "multi_lock" and { "order", "other" } or "order"
+        assert.is_true(assert(client[mode](client, name, SOON)):unlock())
+        assert.is_true(assert(client["try_" .. mode](client, name)):unlock())
+      end
     end)
   end)
 
@@ -124,7 +122,7 @@ describe("user data below a lock's name", function()
       assert_fails("locked", other:try_multi_lock { "other", "order" })
       local pending = assert(other:lock_async("order", { timeout = 30 }))
       etcd:await_keys(prefix .. "order/", #DATA + 2)
-      put_data "order"
+      put_data()
       assert.is_false((pending:step()))
       assert.is_true(lock:unlock())
       assert.is_true(granted(pending):unlock())
@@ -132,9 +130,9 @@ describe("user data below a lock's name", function()
   end)
 
   it("does not end a linger", function()
-    put_data "order"
+    put_data()
     assert.is_true(assert(client:lock("order", { linger = 60, timeout = 5 })):unlock())
-    put_data "order"
+    put_data()
     local deletes = client:stats().deletes
     for _ = 1, 5 do assert(client:ping()) end
     assert.equal(#DATA + 1, #etcd:keys(prefix .. "order/"))
@@ -144,7 +142,7 @@ describe("user data below a lock's name", function()
   end)
 
   it("costs lock and try_lock at most two requests more than a free name", function()
-    put_data "order"
+    put_data()
     local before = client:stats()
     assert.is_true(assert(client:lock("order", SOON)):unlock())
     local after = client:stats()
@@ -206,14 +204,6 @@ describe("an entry that somebody overwrote with another lease or none", function
     end)
   end)
 
-  -- Returns a client whose watches get no answer: it learns of the key only by its requests.
-  local function unwatched()
-    local deaf = connect { endpoints = server:endpoint() }
-    assert(deaf:lock "first"):unlock()
-    server:answer("Watch", "never", 14, "")
-    return deaf
-  end
-
   local CALLS = {
     put = function(lock) return lock:put(prefix .. "data", "late") end,
     get = function(lock) return lock:get(prefix .. "data") end,
@@ -241,10 +231,7 @@ describe("an entry that somebody overwrote with another lease or none", function
   end)
 
   it('is told "replaced" to its holder by the next read of the key, without a watch', function()
-    local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
-    assert(deaf:lock "first"):unlock()
-    server:answer("Watch", "never", 14, "")
-    local lock = assert(deaf:lock("order", SOON))
+    local lock = assert(unwatched(3):lock("order", SOON))
     etcd:put(lock:key(), "price=12")
     assert.equal("replaced", lock:wait_lost(10))
     assert_fails("lost", lock:check())
@@ -302,9 +289,7 @@ describe("a key without a lease that has the name of the client's own key", func
   end
 
   it("ends a hold as \"deleted\", if it takes the place of the key of the hold", function()
-    local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
-    assert(deaf:lock "first"):unlock()
-    server:answer("Watch", "never", 14, "")
+    local deaf = unwatched(3)
     local lock = assert(deaf:lock("order", SOON))
     etcd:del(lock:key())
     etcd:put(lock:key(), "price=12")
