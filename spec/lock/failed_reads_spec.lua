@@ -1,4 +1,5 @@
--- Tests guarded writes of keys whose last read has failed.
+-- Tests guarded writes of keys whose last read has failed, and client:get, which reads a key without
+-- a lock.
 -- Needs: one plain member.
 
 -- Regression 133. A program took a failed lock:get for a missing key, and a guarded write then
@@ -65,6 +66,47 @@ it("lock:get has one result on success, and a default for a missing key", functi
   assert.equal(100, lock:get("missing", 100))
   fail_next()
   assert.is_nil((lock:get("missing", 100)))
+end)
+
+describe("client:get", function()
+  it("returns the value, or the default if the key does not exist", function()
+    etcd:del(KEY)
+    assert.is_false(client:get(KEY))
+    assert.equal("none", client:get(KEY, "none"))
+    assert.same({}, client:get(KEY, {}))
+    etcd:put(KEY, "on")
+    assert.equal("on", client:get(KEY))
+    etcd:put(KEY, "")
+    assert.equal("", client:get(KEY, "none"))
+  end)
+
+  it("has the value that any client has just written, also under a lock", function()
+    for i = 1, 20 do
+      local lock = assert(other:lock "b")
+      assert(lock:put(KEY, tostring(i)))
+      assert.equal(tostring(i), client:get(KEY))
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("costs one request and no lease", function()
+    assert.equal("5000", other:get(KEY))
+    local before = other:stats().rpcs
+    assert.equal("5000", other:get(KEY))
+    assert.equal(before + 1, other:stats().rpcs)
+    assert.is_nil(other:lease())
+  end)
+
+  it("never takes a failure for a missing key", function()
+    fail_next()
+    assert.matches("permission denied", (assert_fails("denied", client:get(KEY, "none"))), 1, true)
+    client:close()
+    assert_fails("closed", client:get(KEY, "none"))
+  end)
+
+  it("raises for a key that is no text", function()
+    assert.error_matches(function() client:get() end, "client:get: key = nil, wanted a string")
+  end)
 end)
 
 -- Runs a block with an etcd that stands still while the block reads a key for the first time.
