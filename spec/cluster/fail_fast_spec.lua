@@ -5,12 +5,11 @@
 -- option fail_fast now avoids it.
 local LONG = 60 -- seconds; the timeout of calls that must fail long before it
 local SOON = 2 -- seconds that try_lock and unlock would wait for etcd without fail_fast
-local etcd, connect
+local etcd
 
-before_each(function()
-  etcd = Etcd.start()
-  connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, fail_fast = true }
-end)
+client_options(function() return { endpoints = etcd:endpoint(), fail_fast = true } end)
+
+before_each(function() etcd = Etcd.start() end)
 
 -- Asserts that call() returns "unavailable" within |SOON| s; returns its message.
 local function assert_fails_fast(call)
@@ -50,14 +49,12 @@ it("with fail_fast, calls fail at once while etcd is down, then succeed", functi
 end)
 
 it("with fail_fast, a wait for another holder fails if etcd dies", function()
-  local other, client = connect { elsewhere = true }, connect { ttl = 3 }
+  local client = connect { ttl = 3 }
   local lock = assert(other:lock "a")
   local pending = assert(client:lock_async("a", { timeout = LONG }))
   wait.eventually(function() return #client:queue "a" == 2 end)
   etcd:kill()
-  local code
-  wait.eventually(function() code = select(3, pending:step()) return code end, 5, "an answer")
-  assert.equal("unavailable", code)
+  assert_fails("unavailable", clients.ended(pending, 5))
   assert.is_true(lock:held())
 end)
 
@@ -118,7 +115,6 @@ it("with fail_fast, a wait fails with its first attempt if a distant etcd falls 
   local second = assert(client:lock_async("c", { timeout = LONG }))
   wait.eventually(function() return first:step() end, 5, "the lock b")
   proxy:swallow()
-  local code
-  wait.eventually(function() code = select(3, second:step()) return code end, 15, "an answer")
-  assert.same({ "unavailable", 1 }, { code, client:stats().failed_attempts })
+  assert_fails("unavailable", clients.ended(second, 15))
+  assert.equal(1, client:stats().failed_attempts)
 end)

@@ -13,33 +13,11 @@ local function options(endpoints, ttl)
   return { endpoints = endpoints, prefix = prefix, ttl = ttl or TTL }
 end
 
--- Starts |count| (1) clients that use member |i| first.
-local function start_at(i, count)
-  return remote.start(options(cluster.endpoints_from(etcd, i)), count)
-end
+-- Returns the options of a client that uses member |i| first.
+local function options_at(i, ttl) return options(cluster.endpoints_from(etcd, i), ttl) end
 
 local function cycle_once(child)
   assert.same({ "true" }, ask(child, "return assert(client:lock 'x'):unlock()"))
-end
-
--- Starts a client that holds |name| and one that waits for it, both at member |i|; returns
--- the holder, the waiter and the holder's token.
-local function hold_and_wait(i, name)
-  local holder, waiter = start_at(i, 2)
-  local token = remote.take(holder, name)
-  remote.send_take(waiter, name, 60)
-  etcd:await_keys(prefix .. name .. "/", 2)
-  return holder, waiter, token
-end
-
--- Asserts that |holder| still has its lock, renewed after the time |since|, and that its
--- release grants the lock to |waiter|.
-local function assert_undisturbed(holder, waiter, token, since)
-  remote.assert_renewed(holder, since, TTL)
-  remote.assert_held(holder, token)
-  remote.assert_waits(waiter)
-  remote.release(holder)
-  assert.is_true(remote.taken(waiter, 2) > token)
 end
 
 setup(function() etcd = Etcd.start { members = 3 } end)
@@ -50,7 +28,7 @@ describe("a client of three members", function()
     local _, dead = cluster.leader_of(etcd)
     etcd:kill(dead)
     for i = 1, 3 do
-      local child = start_at(i)
+      local child = remote.start(options_at(i))
       local from = wait.now()
       local token = remote.take(child, "dead/" .. i)
       assert_within(wait.now() - from, 0, 1 + SLACK, "the first lock with a dead member")
@@ -61,9 +39,8 @@ describe("a client of three members", function()
 
   it("keeps its hold and its wait while all members restart one after the other", function()
     local leader = cluster.leader_of(etcd)
-    local holder, waiter, token = hold_and_wait(leader, "rolling")
-    local join = cluster.start_cycles(etcd, options(cluster.endpoints_from(etcd, leader)),
-      "rolling", 4)
+    local assert_undisturbed = cluster.hold_and_wait(etcd, options_at(leader), "rolling")
+    local join = cluster.start_cycles(etcd, options_at(leader), "rolling", 4)
     for i = 1, 3 do
       assert(uv.kill(etcd:pid(i), "sigterm"))
       proc.wait(etcd.members[i].process, 20)
@@ -72,21 +49,21 @@ describe("a client of three members", function()
     end
     local restarted = wait.now()
     join()
-    assert_undisturbed(holder, waiter, token, restarted)
+    assert_undisturbed(restarted)
   end)
 end)
 
 describe("a client of a paused member", function()
   it("moves to another one and keeps its hold and its wait if the member was the leader", function()
     local silent = cluster.leader_of(etcd)
-    local holder, waiter, token = hold_and_wait(silent, "silent")
-    local other = start_at(silent)
+    local assert_undisturbed = cluster.hold_and_wait(etcd, options_at(silent), "silent")
+    local other = remote.start(options_at(silent))
     cycle_once(other)
     etcd:pause(silent)
     local from = wait.now()
     remote.take(other, "elsewhere")
     assert_within(wait.now() - from, 0, cluster.STALL_MAX, "the move")
-    assert_undisturbed(holder, waiter, token, from)
+    assert_undisturbed(from)
   end)
 end)
 
@@ -97,7 +74,7 @@ describe("a client whose lease is renewed every 20 s", function()
   -- Starts a client of |member| that holds |name|. Calls change(), which makes the client see
   -- another leader or use another member, and waits until the client has renewed its lease.
   local function assert_renews(name, member, change)
-    local child = remote.start(options(cluster.endpoints_from(etcd, member), 60))
+    local child = remote.start(options_at(member, 60))
     remote.take(child, name) -- so that the lease is in use
     local function keepalives()
       return tonumber(ask(child, "return client:stats().keepalives")[1])
@@ -130,7 +107,7 @@ end)
 -- leader before, which was silent.
 it("a client stays with a member that tells of a new leader", function()
   local one, two = clients.scripted(etcd:endpoint(1)), clients.scripted(etcd:endpoint(2))
-  local client = clients.connector { endpoints = { one:endpoint(), two:endpoint() } } ()
+  local client = connect { endpoints = { one:endpoint(), two:endpoint() } }
   assert(client:lock "first")
   one:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: leader changed", 1)
   assert(client:lock("second", { timeout = 5 }))
@@ -152,7 +129,7 @@ it("clients go back to a member that they have left as soon as it has a leader",
     end
     for i = 1, 6 do
       local endpoints = cluster.endpoints_from(own, i % 3 + 1)
-      all[i] = { client = clients.connector { endpoints = endpoints, ttl = 60, log = log } () }
+      all[i] = { client = connect { endpoints = endpoints, ttl = 60, log = log } }
       assert(all[i].client:lock("first" .. i))
     end
     local leader = cluster.leader_of(own)

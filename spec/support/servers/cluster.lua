@@ -61,6 +61,23 @@ function M.heal(etcd)
   if restarted then M.await_health(etcd) end
 end
 
+-- Starts with the options |opts| a client that holds |name|, and one that waits for it. Returns a
+-- function that fails unless the hold is renewed after the time |since|, and its release grants the
+-- lock to the waiter.
+function M.hold_and_wait(etcd, opts, name)
+  local holder, waiter = remote.start(opts, 2)
+  local token = remote.take(holder, name)
+  remote.send_take(waiter, name, 60)
+  etcd:await_keys(opts.prefix .. name .. "/", 2)
+  return function(since)
+    remote.assert_renewed(holder, since, opts.ttl)
+    remote.assert_held(holder, token)
+    remote.assert_waits(waiter)
+    remote.release(holder)
+    assert.is_true(remote.taken(waiter, 2) > token)
+  end
+end
+
 -- ---- background work ----------------------------------------------------------
 
 -- Takes and releases a lock until the key |stop| exists, and then 10 more times.
