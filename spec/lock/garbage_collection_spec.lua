@@ -1,13 +1,10 @@
 -- Tests handles that are dropped, in every state, instead of released. Also tests programs that end
 -- while they hold locks or wait for etcd.
 
-local client, other
+local client -- to which nothing else refers; the fixture would keep it
 
 local options = { endpoints = etcd:endpoints(), prefix = prefix }
-local connect_other = clients.connector(options)
-
--- Returns a client that nothing else refers to; clients.connector would keep it.
-local function connect() return assert(etcdlock.connect(options)) end
+client_options(options)
 
 local function collect()
   collectgarbage()
@@ -41,7 +38,7 @@ local function interrupted(seconds, fn, ...)
   assert.equal("enough", failure)
 end
 
-before_each(function() client, other = connect(), connect_other { elsewhere = true } end)
+before_each(function() client = assert(etcdlock.connect(options)) end)
 
 after_each(function()
   if client then client:close() end
@@ -105,8 +102,7 @@ describe("a handle", function()
 
   it("of an interrupted request leaves the client usable and no queue entry", function()
     local private = suite.start()
-    local asking = assert(etcdlock.connect { endpoints = private:endpoints(), prefix = prefix })
-    finally(function() asking:close() end)
+    local asking = connect { endpoints = private:endpoints() }
     assert(asking:ping())
     private:pause()
     interrupted(0.1, asking.queue, asking, "a")
@@ -120,8 +116,7 @@ describe("a handle", function()
 
   it("of a lock still releases it after its unlock was interrupted", function()
     local private = suite.start()
-    local one = assert(etcdlock.connect { endpoints = private:endpoints(), prefix = prefix })
-    finally(function() one:close() end)
+    local one = connect { endpoints = private:endpoints() }
     local lock = assert(one:lock "a")
     private:pause()
     interrupted(0.1, lock.unlock, lock)
@@ -168,9 +163,10 @@ describe("a handle", function()
 end)
 
 describe("a lock that was dropped without unlock", function()
+  before_each(function() collectgarbage "stop" end)
+  after_each(function() collectgarbage "restart" end)
+
   it("is collected by each of three lock calls that it blocks", function()
-    collectgarbage "stop"
-    finally(function() collectgarbage "restart" end)
     for _ = 1, 3 do
       forget()
       assert(assert(client:lock("a", { timeout = 5 })):unlock())
@@ -180,15 +176,11 @@ describe("a lock that was dropped without unlock", function()
   -- The clients act as if they were in two processes, so they detect no deadlock. A wait that
   -- blocks the process runs a garbage collection after 1 s.
   it("is collected within 5 s if another client waits for it", function()
-    collectgarbage "stop"
-    finally(function() collectgarbage "restart" end)
     coroutine.wrap(function() assert(other:lock "a") end)()
     assert(assert(client:lock("a", { timeout = 5 })):unlock())
   end)
 
   it("makes try_lock return locked until it is collected", function()
-    collectgarbage "stop"
-    finally(function() collectgarbage "restart" end)
     forget()
     assert.equal("locked", select(3, client:try_lock "a"))
     collect()

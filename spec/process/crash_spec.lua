@@ -7,12 +7,6 @@ local RUNS = 20
 -- lease.
 local TTL, LONGER, LONG = wait.ttl(2), wait.ttl(6), wait.ttl(10)
 
--- Takes the lock %s. Returns its token, and the time.
-local TAKE = [[
-  lock = assert(client:lock '%s')
-  return ('%%.0f'):format(lock:token()), require('luv').hrtime() / 1e9
-]]
-
 local function start_all(count, ttl)
   return { remote.start({ endpoints = suite.endpoints(), prefix = prefix, ttl = ttl }, count) }
 end
@@ -27,7 +21,13 @@ end
 -- Starts a waiter behind each of the |count| holders of |kind|; returns the waiters.
 local function successors(kind, count, ttl)
   local list = start_all(count, ttl)
-  for i, child in ipairs(list) do remote.send(child, TAKE:format(kind .. i)) end
+  for i, child in ipairs(list) do
+    -- returns the token, and the time
+    remote.send(child, ([[
+      lock = assert(client:lock '%s')
+      return ('%%.0f'):format(lock:token()), require('luv').hrtime() / 1e9
+    ]]):format(kind .. i))
+  end
   suite.etcd():await_keys(prefix .. kind, 2 * count, 10)
   return list
 end

@@ -97,8 +97,6 @@ end)
 -- instead of another permit. With n = 2, three calls succeeded, and more than n jobs ran at the
 -- same time.
 describe("each call takes another permit", function()
-  local cqueues = require "cqueues"
-
   local two
 
   before_each(function() two = assert(client:semaphore("pool", 2)) end)
@@ -154,11 +152,11 @@ describe("each call takes another permit", function()
     end)
 
     it("with lock_async, and waits if none is free" .. whose, function()
-      local one, other = take_both(function() return clients.granted(two:lock_async(opts)) end)
+      local one, other = take_both(function() return granted(two:lock_async(opts)) end)
       local asked = assert(two:lock_async { owner = opts.owner })
-      clients.assert_wait(asked)
+      assert_wait(asked)
       assert.is_true(one:unlock())
-      assert.is_true(clients.granted(asked):unlock() and other:unlock())
+      assert.is_true(granted(asked):unlock() and other:unlock())
       assert_all_free()
     end)
   end
@@ -195,30 +193,17 @@ end)
 -- Regression 059. The client counted the older permit keys of a semaphore in 16 bits. If there were
 -- 65,536 older keys, it counted 0 and took a permit. In this test the scripted server answers
 -- instead of etcd, because etcd may need more than the 2 s of a try to list so many keys.
-describe("try_lock behind 65,536 permit keys", function()
-  local pool
-
-  before_each(function()
-    scripted_client { ttl = 60 }
-    assert(client:lock "warm"):unlock()
-    pool = assert(client:semaphore("pool", 1))
-  end)
-
-  -- ---- messages ----
-
+it("try_lock behind 65,536 permit keys finds the semaphore locked", function()
+  scripted_client { ttl = 60 }
+  assert(client:lock "warm"):unlock()
+  local pool = assert(client:semaphore("pool", 1))
   -- Returns the response to a read with the encoded |content|.
-  local function range(content) return protobuf.bytes(3, protobuf.bytes(1, content or "")) end
-
+  local function range(content) return protobuf.bytes(3, protobuf.bytes(1, content)) end
   -- The client does not compare the keys of a list, so one key can stand for all. Its lease is 7.
-  local PERMITS = range(protobuf.bytes(2, protobuf.bytes(1, prefix .. "pool/permit/7-1.1")
-    .. protobuf.number(2, 1) .. protobuf.number(6, 7)):rep(65536))
-
-  -- ---- tests ----
-
-  it("finds the semaphore locked", function()
-    server:forge("Txn", range() .. PERMITS)
-    assert_fails("locked", clients.answered(pool.try_lock, pool))
-  end)
+  server:forge("Txn", range "" .. range(protobuf.bytes(2,
+    protobuf.bytes(1, prefix .. "pool/permit/7-1.1")
+      .. protobuf.number(2, 1) .. protobuf.number(6, 7)):rep(65536)))
+  assert_fails("locked", clients.answered(pool.try_lock, pool))
 end)
 
 -- Regression 150. A waiter that read the queue of a semaphore read it again if a key was put or
@@ -237,8 +222,7 @@ describe("a waiter", function()
     remote.ask(first, "lock = assert(semaphore:lock())")
     remote.ask(second, "lock = assert(semaphore:lock())")
     proxy:slow(0.15)
-    local connect = clients.connector { prefix = prefix, ttl = 30 }
-    local far = connect { endpoints = proxy:endpoint() }
+    local far = connect { endpoints = proxy:endpoint(), ttl = 30 }
     local pending = assert(assert(far:semaphore("a", 2)):lock_async())
     etcd:await_keys(prefix .. "a/", 3)
     remote.ask(first, "lock:unlock()") -- far's permit is free from now on
