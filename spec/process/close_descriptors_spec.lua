@@ -4,29 +4,6 @@
 -- nothing yet. If the member sent its HTTP/2 greeting later, while another client of the process
 -- was open, a descriptor and threads of gRPC were left for good.
 
--- Closes a client that has waited |seconds| for the greeting; asserts that no descriptor is left.
--- After 1 s, gRPC connects for the second time.
-local function tell(seconds)
-  local other = connect()
-  local lock = assert(other:lock "other")
-  local late = Swallow.start(suite.endpoint())
-  late:hold()
-  local before = leaks.snapshot()
-  local closed = connect { endpoints = late:endpoint() }
-  assert.is_nil((closed:lock("late", { timeout = seconds })))
-  late:await_held()
-  closed:close()
-  late:forward()
-  -- gRPC is still in use, and may have started more threads.
-  wait.eventually(function() return leaks.snapshot().fd_count <= before.fd_count end)
-  assert.is_true(lock:check())
-end
-
-for _, seconds in ipairs { 0.1, 1.25, 2.3 } do
-  it(("close after %g s without an HTTP/2 greeting leaves no descriptor"):format(
-    seconds), function() tell(seconds) end)
-end
-
 -- Regression 070. If a client was closed while a member accepted connections but sent nothing, the
 -- client tried to connect for 2 s more. If the member sent its HTTP/2 greeting to the last of these
 -- connections, while another client of the process was open, a descriptor and threads of gRPC were
@@ -39,17 +16,33 @@ local function io_threads()
   return count
 end
 
-it("close leaves no descriptor if a silent member answers after it", function()
-  local other = connect()
+-- Closes a client that has waited |seconds| for the greeting; asserts that no descriptor is left.
+-- After 1 s, gRPC connects for the second time. |await|(threads) waits, with the number of I/O
+-- threads without this client, until the member may send its greeting.
+local function test(seconds, await)
   local lock = assert(other:lock "other")
   local late = Swallow.start(suite.endpoint())
   late:hold()
   local before, threads = leaks.snapshot(), io_threads()
   local closed = connect { endpoints = late:endpoint() }
-  assert.is_nil((closed:lock("late", { timeout = 0.2 })))
+  assert.is_nil((closed:lock("late", { timeout = seconds })))
+  late:await_held()
   closed:close()
-  wait.eventually(function() return io_threads() == threads end, 4, "end of the I/O thread")
+  await(threads)
   late:forward()
+  -- gRPC is still in use, and may have started more threads.
   wait.eventually(function() return leaks.snapshot().fd_count <= before.fd_count end)
   assert.is_true(lock:check())
+end
+
+for _, seconds in ipairs { 0.1, 1.25, 2.3 } do
+  it(("close after %g s without an HTTP/2 greeting leaves no descriptor"):format(seconds), function()
+    test(seconds, function() end)
+  end)
+end
+
+it("close leaves no descriptor if a silent member answers after it", function()
+  test(0.2, function(threads)
+    wait.eventually(function() return io_threads() == threads end, 4, "end of the I/O thread")
+  end)
 end)

@@ -13,8 +13,8 @@ local function connect(endpoint, loop)
   })
 end
 
--- Asserts that |etcd| has no key of this file and no lease now.
-local function assert_etcd_clean(etcd)
+-- Asserts that etcd has no key of this file and no lease now.
+local function assert_etcd_clean()
   assert.same({}, etcd:keys(prefix))
   assert.same({}, etcd:leases())
 end
@@ -32,13 +32,11 @@ end
 describe("a closed client", function()
   local before
 
-  before_each(function()
-    suite.etcd()
-    before = leaks.snapshot()
-  end)
+  setup(suite.etcd)
+  before_each(function() before = leaks.snapshot() end)
 
   local function assert_nothing_left()
-    assert_etcd_clean(suite.etcd())
+    assert_etcd_clean()
     assert_none_left_here(before)
   end
 
@@ -62,8 +60,7 @@ describe("a closed client", function()
     timed(function() client:close() end)
     client:close()
     assert.is_nil((lock:unlock()))
-    lock = nil -- luacheck: ignore 311
-    client = nil -- luacheck: ignore 311
+    lock, client = nil, nil -- luacheck: ignore 311
     collectgarbage()
     collectgarbage()
     assert_nothing_left()
@@ -115,29 +112,6 @@ local BUSY = [[
   program()
 ]]
 
--- Starts a busy process, and a process that holds the lock for which it waits; returns both.
-local function start_busy(etcd, ttl)
-  local theirs = remote.start { endpoints = etcd:endpoints(), prefix = prefix, ttl = LONG }
-  remote.take(theirs, "theirs")
-  local busy = proc.lua(BUSY, etcd:endpoints(), prefix, ttl)
-  busy:expect "^ready"
-  etcd:await_keys(prefix, 5) -- four keys of the busy process and one of the other
-  return busy, theirs
-end
-
--- Makes |busy| end by |program|; returns the seconds until it was gone, its exit code and its
--- signal.
-local function end_by(busy, program)
-  local from = wait.now()
-  busy:send(program)
-  local code, signal = busy:wait(5)
-  return wait.now() - from, code, signal
-end
-
-local function finish(theirs)
-  assert.same({ "true", "true" }, remote.ask(theirs, "return lock:check(), client:close()"))
-  theirs:wait()
-end
 
 describe("a process with held and pending locks that ends", function()
   local ENDS = {
@@ -157,17 +131,30 @@ describe("a process with held and pending locks that ends", function()
   for _, case in ipairs(ENDS) do
     local how, program, wanted, says = case[1], case[2], case[3], case[4]
     test(how .. " leaves no key and no lease", function(timed)
-      local busy, theirs = start_busy(suite.etcd(), LONG)
-      local took, code, signal = timed(function() return end_by(busy, program) end)
+      -- a process that holds the lock for which the busy one waits
+      local theirs = remote.start { endpoints = etcd:endpoints(), prefix = prefix, ttl = LONG }
+      remote.take(theirs, "theirs")
+      local busy = proc.lua(BUSY, etcd:endpoints(), prefix, LONG)
+      busy:expect "^ready"
+      etcd:await_keys(prefix, 5) -- four keys of the busy process and one of the other
+      local took, code, signal = timed(function()
+        local from = wait.now()
+        busy:send(program)
+        local code, signal = busy:wait(5)
+        return wait.now() - from, code, signal
+      end)
       assert.same({ wanted, 0 }, { code, signal })
       assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
-      local keys = suite.etcd():keys(prefix)
+      local keys = etcd:keys(prefix)
       assert.equal(1, #keys, table.concat(keys, " "))
       assert.matches("/theirs/", keys[1])
-      assert.equal(1, #suite.etcd():leases())
+      assert.equal(1, #etcd:leases())
       assert.matches(says, busy:errors())
-      timed(function() finish(theirs) end)
-      assert_etcd_clean(suite.etcd())
+      timed(function()
+        assert.same({ "true", "true" }, remote.ask(theirs, "return lock:check(), client:close()"))
+        theirs:wait()
+      end)
+      assert_etcd_clean()
     end)
   end
 end)
@@ -213,24 +200,21 @@ describe("close", function()
   it("takes at most 0.5 s if etcd is paused, and leaves no thread and no descriptor", function()
     local etcd = suite.start()
     local before = leaks.snapshot()
+    local function close(client)
+      local from = wait.now()
+      client:close()
+      local took = wait.now() - from
+      assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
+      assert_none_left_here(before)
+    end
     local client = connect(etcd:endpoints())
     local lock = assert(client:lock "held")
     etcd:pause()
-    local from = uv.hrtime()
-    client:close()
-    local took = (uv.hrtime() - from) / 1e9
-    assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
-    assert_none_left_here(before)
+    close(client)
     assert.equal("closed", (select(2, lock:held())))
-
-    -- The same holds for a client that never got an answer.
-    client = connect(etcd:endpoints())
-    assert.is_nil((client:lock("never", { timeout = 0.2 })))
-    from = uv.hrtime()
-    client:close()
-    took = (uv.hrtime() - from) / 1e9
-    assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
-    assert_none_left_here(before)
+    local unheard = connect(etcd:endpoints())
+    assert.is_nil((unheard:lock("never", { timeout = 0.2 })))
+    close(unheard)
   end)
 
   -- Regression 321. Such a write failed with "closed", from which a program concludes that nothing

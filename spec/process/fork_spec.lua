@@ -1,8 +1,6 @@
 -- Tests a forked child process: calls on inherited handles return "forked" and do not affect
 -- the parent's locks. The child can connect only if the parent had no client before the fork.
 
-local client
-
 -- A program in which a parent that holds a lock forks. The child runs |source| and exits at
 -- once (|way| is "now") or with its finalizers; then the parent shows that it still holds.
 local PARENT = [[
@@ -57,12 +55,6 @@ local function run(source, way)
   assert.equal(0, (parent:wait()))
   assert.equal("", parent:errors())
 end
-
-before_each(function()
-  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
-end)
-
-after_each(function() client:close() end)
 
 describe("a forked child", function()
   it('gets "forked" from calls on inherited handles, without a wait, and can read them', function()

@@ -29,13 +29,9 @@ end
 
 local file
 
-before_each(function()
-  file = os.tmpname()
-end)
+before_each(function() file = os.tmpname() end)
 
-after_each(function()
-  os.remove(file)
-end)
+after_each(function() os.remove(file) end)
 
 it("connect fails without the clock, and names it", function()
   assert.matches("^invalid\t.*CLOCK_BOOTTIME: Invalid argument; some sandboxes lack it\n$",
@@ -44,6 +40,5 @@ end)
 
 it("holds and waits end if the clock is gone later", function()
   os.remove(file)
-  local out = run(file)
-  assert.matches("^held\tfalse\nwaited\t%l+\n$", out)
+  assert.matches("^held\tfalse\nwaited\t%l+\n$", run(file))
 end)
