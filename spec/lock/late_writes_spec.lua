@@ -17,8 +17,6 @@ local function hold(call)
   clients.await_watched(client, lock)
 end
 
-after_each(function() etcd:del(KEY) end)
-
 -- Starts a write that fails for the caller; server:deliver carries it out later.
 local function write_late()
   server:delay "Txn"
