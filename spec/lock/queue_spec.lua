@@ -1,21 +1,10 @@
 -- Tests client:queue and client:break_lock: which keys in etcd are entries of a lock's queue, and
 -- what queue returns about them.
 
-local strangers
+-- Writes the key |name|, an entry of another program.
+local function put_entry(name, value) etcd:put_entry(prefix .. name, value or "") end
 
--- Writes the key |name|, an entry of another program, until the test ends.
-local function put_entry(name, value)
-  strangers[#strangers + 1] = prefix .. name
-  etcd:put_entry(prefix .. name, value or "")
-end
-
-before_each(function() strangers = {} end)
-
-after_each(function()
-  clients.close_all()
-  for _, key in ipairs(strangers) do etcd:del(key) end
-  etcd:revoke_all()
-end)
+after_each(clear_etcd)
 
 describe("the queue of a lock", function()
   it("is empty if no client holds the lock or waits for it", function()
@@ -107,10 +96,7 @@ describe("the queue of a lock", function()
   end)
 
   it("shows all readers before the first writer as holders", function()
-    put_entry "a/read/1"
-    put_entry "a/read/2"
-    put_entry "a/3"
-    put_entry "a/read/4"
+    for _, name in ipairs { "a/read/1", "a/read/2", "a/3", "a/read/4" } do put_entry(name) end
     local held = {}
     for i, place in ipairs(client:queue "a") do held[i] = place.held end
     assert.same({ true, true, false, false }, held)
@@ -141,20 +127,18 @@ describe("the queue of a lock", function()
   end)
 end)
 
-describe("nested lock names", function()
-  it("are different locks, each with its own queue", function()
-    local held = {}
-    for _, name in ipairs { "a", "a/b", "a/b/c", "a/", "a//", "ab", "a/b/", "a/x", "a/0" } do
-      held[name] = assert((#name % 2 == 0 and client or other):lock(name, { timeout = 5 }))
-    end
-    for name, lock in pairs(held) do
-      assert.is_true(lock:check())
-      assert_fails("locked", (#name % 2 == 0 and other or client):try_lock(name))
-      assert.equal(1, #client:queue(name), name)
-    end
-    for _, lock in pairs(held) do assert.is_true(lock:unlock()) end
-    assert.same({}, etcd:keys(prefix))
-  end)
+it("nested lock names are different locks, each with its own queue", function()
+  local held = {}
+  for _, name in ipairs { "a", "a/b", "a/b/c", "a/", "a//", "ab", "a/b/", "a/x", "a/0" } do
+    held[name] = assert((#name % 2 == 0 and client or other):lock(name, { timeout = 5 }))
+  end
+  for name, lock in pairs(held) do
+    assert.is_true(lock:check())
+    assert_fails("locked", (#name % 2 == 0 and other or client):try_lock(name))
+    assert.equal(1, #client:queue(name), name)
+  end
+  for _, lock in pairs(held) do assert.is_true(lock:unlock()) end
+  assert.same({}, etcd:keys(prefix))
 end)
 
 describe("break_lock", function()
@@ -168,10 +152,9 @@ describe("break_lock", function()
   it('returns "not_held" or "invalid" for any other token and does not end the hold', function()
     assert_fails("not_held", other:break_lock("a", 1))
     local lock = assert(client:lock "a")
-    assert_fails("not_held", other:break_lock("a", lock:token() - 1))
-    assert_fails("not_held", other:break_lock("a", lock:token() + 1))
-    assert_fails("not_held", other:break_lock("a", 0))
-    assert_fails("not_held", other:break_lock("a", -1))
+    for _, token in ipairs { lock:token() - 1, lock:token() + 1, 0, -1 } do
+      assert_fails("not_held", other:break_lock("a", token))
+    end
     for _, token in ipairs { lock:token() + 0.5, math.huge, 0 / 0 } do
       assert_fails("invalid", other:break_lock("a", token))
     end

@@ -3,6 +3,8 @@
 
 local keep = clients.keep
 
+after_each(clear_etcd)
+
 -- Returns a line "name mode+ mode-" for each queue in |found|: + marks a holder, - a waiter.
 local function shown(found)
   local lines = {}
@@ -26,7 +28,7 @@ describe("queues", function()
     keep(assert(client:lock "a/1"))
     keep(assert(client:election "leader":campaign "me"))
     keep(assert(client:write_lock "a"))
-    local waiting = clients.ask(other, "write", "b")
+    keep(clients.ask(other, "write", "b"))
     etcd:await_keys(prefix .. "b/", 2)
     local found = assert(other:queues())
     assert.same({ "a write+", "a/1 lock+", "b read+ write-", "c permit+", "leader leader+" },
@@ -34,19 +36,17 @@ describe("queues", function()
     for _, queue in ipairs(found) do
       assert.same(other:queue(queue.name), queue.entries)
     end
-    waiting:cancel()
   end)
 
   it("lists a multi-lock under each of its names", function()
     local held = keep(assert(client:multi_lock { "b", "a" }))
     keep(assert(client:lock "c"))
-    local waiting = assert(other:multi_lock_async { "c", "d" })
+    keep(assert(other:multi_lock_async { "c", "d" }))
     etcd:await_keys(prefix .. "c/", 2)
     local found = assert(client:queues())
     assert.same({ "a multi+", "b multi+", "c lock+ multi-", "d multi-" }, shown(found))
     assert.same({ "b", "a" }, found[1].entries[1].names)
     assert.equal(held:token(), found[2].entries[1].token)
-    waiting:cancel()
   end)
 
   it("lists only names that begin with the given prefix", function()
@@ -64,12 +64,9 @@ describe("queues", function()
     etcd:put(prefix .. "theirs/" .. lease, "", lease)
     etcd:put(prefix .. "rw/read/1700000000123456789", "", lease)
     etcd:put_entry(prefix .. "stuck/1", "")
-    local waiting = clients.ask(client, "write", "stuck")
+    keep(clients.ask(client, "write", "stuck"))
     etcd:await_keys(prefix .. "stuck/", 2)
     assert.same({ "rw read+", "stuck lock+ write-", "theirs lock+" }, shown(other:queues()))
-    waiting:cancel()
-    etcd:revoke "1"
-    etcd:revoke(lease)
   end)
 
   it("lists all entries among more than 2,000 other keys, and omits those", function()
@@ -88,11 +85,7 @@ describe("queues", function()
     assert.equal("many/101", found[101].name)
     assert.equal("zz", found[102].name)
     assert.same({ 3, 0 }, { found[102].other_keys, found[101].other_keys })
-    for i = 1, 3 do etcd:del(("%szz/%d"):format(prefix, i)) end
     assert.same(other:queue "many/077", found[77].entries)
-    etcd:revoke(lease)
-    etcd:del_all(prefix .. "data/")
-    assert(lock:unlock())
   end)
 
   -- Regression 291. The result could be read only as a whole.
@@ -135,8 +128,6 @@ describe("queues", function()
           end
         end
       end
-      etcd:del(prefix .. "a/data")
-      etcd:del(prefix .. "c/1f")
     end)
 
     it("returns the oldest entries of a longer queue, and the number of the others", function()
