@@ -99,25 +99,16 @@ local PROXY = [[
   uv.run()
 ]]
 
-local NAMES = { "a", "b" }
-local proxy, client
-
--- Sends |word| to the proxy and waits until the proxy confirms it.
-local function tell(word)
-  proxy:send(word)
-  proxy:expect "^done"
-end
-
-before_each(function()
-  local host, port = suite.endpoint():match "//(.*):(%d+)$"
-  proxy = proc.lua(PROXY, host, port, (prefix .. "a/"):gsub("%p", "%%%0"))
-  client = clients.connector {
-    endpoints = "http://127.0.0.1:" .. proxy:expect "^port (%d+)", prefix = prefix, ttl = 60,
-  } ()
-end)
-
 it("a delete that arrives late does not delete the keys of a later hold", function()
-  local first = assert(client:multi_lock(NAMES))
+  local host, port = suite.endpoint():match "//(.*):(%d+)$"
+  local proxy = proc.lua(PROXY, host, port, (prefix .. "a/"):gsub("%p", "%%%0"))
+  local client = connect { endpoints = "http://127.0.0.1:" .. proxy:expect "^port (%d+)", ttl = 60 }
+  -- Sends |word| to the proxy and waits until the proxy confirms it.
+  local function tell(word)
+    proxy:send(word)
+    proxy:expect "^done"
+  end
+  local first = assert(client:multi_lock { "a", "b" })
   tell "tls"
   wait.eventually(function()
     local _, message, code = client:ping()
@@ -127,7 +118,7 @@ it("a delete that arrives late does not delete the keys of a later hold", functi
   first:unlock()
   local count = tonumber((proxy:expect "^broken (%d+)"))
   etcd:await_keys(prefix, 0, 20)
-  local second = assert(client:multi_lock(NAMES))
+  local second = assert(client:multi_lock { "a", "b" })
   assert.are_not_equal(first:key(), second:key())
   tell "deliver"
   for _ = 1, count do proxy:expect "^answered" end

@@ -5,9 +5,8 @@
 -- lock from the caller at the time of the timeout.
 it("a timeout after an outage does not name the outage as its cause", function()
   local etcd = Etcd.start()
-  local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 20 }
-  local other, client = connect(), connect { elsewhere = true, ttl = 5 }
-  local lock = assert(other:lock "a")
+  client_options { endpoints = etcd:endpoint(), ttl = 5 }
+  local lock = assert(connect { elsewhere = true, ttl = 20 }:lock "a")
   assert(client:lock "b"):unlock()
   etcd:kill()
   -- When this ends, keepalives have failed.
@@ -64,9 +63,7 @@ local function contend(client)
 end
 
 it('waits in contention within one client fail with "timeout"', function()
-  local client = clients.connector {
-    endpoints = suite.endpoint(), prefix = prefix, handoff_time = 0.2,
-  } ()
+  local client = connect { handoff_time = 0.2 }
   assert(client:lock "warm"):unlock()
   local codes
   wait.eventually(function()
@@ -163,11 +160,7 @@ end)
 -- an event loop.) If this read got no answer either, every later timeout of an observer was
 -- reported as "unavailable", although etcd answered again.
 describe("an observer", function()
-  before_each(function()
-    client_options(function()
-      return { endpoints = etcd:endpoints(), prefix = prefix, ttl = wait.ttl(15), loop = "luv" }
-    end)
-  end)
+  before_each(function() client_options { ttl = wait.ttl(15), loop = "luv" } end)
 
   -- Returns the results of a `try_lock` that would stop the event loop if it waited.
   local function try(client, name)
@@ -181,20 +174,19 @@ describe("an observer", function()
     return (table.unpack or unpack)(results, 1, 3) -- luacheck: ignore unpack
   end
 
-  it('returns "timeout" when etcd answers again after an outage',
-    function()
-      local observer = client:election "boss":observe()
-      assert_fails("timeout", observer:next(0.3))
-      finally(function() etcd:resume() end)
-      etcd:pause()
-      wait.eventually(function() return select(3, try(client, "a")) == "unavailable" end)
-      assert_fails("unavailable", client:ping()) -- lasts as long as the read in the background
-      etcd:resume()
-      wait.eventually(function() return client:ping() end)
-      assert_fails("timeout", observer:next(0.3))
-      wait.eventually(function()
-        local lock, message = try(client, "a")
-        return lock and lock:unlock(), message
-      end)
+  it('returns "timeout" when etcd answers again after an outage', function()
+    local observer = client:election "boss":observe()
+    assert_fails("timeout", observer:next(0.3))
+    finally(function() etcd:resume() end)
+    etcd:pause()
+    wait.eventually(function() return select(3, try(client, "a")) == "unavailable" end)
+    assert_fails("unavailable", client:ping()) -- lasts as long as the read in the background
+    etcd:resume()
+    wait.eventually(function() return client:ping() end)
+    assert_fails("timeout", observer:next(0.3))
+    wait.eventually(function()
+      local lock, message = try(client, "a")
+      return lock and lock:unlock(), message
     end)
+  end)
 end)

@@ -2,12 +2,8 @@
 -- and under a downgraded write lock; get, check and a txn that only reads work.
 
 local KEY = prefix .. "data"
-local client
 
-before_each(function()
-  client = connect()
-  etcd:put(KEY, "before")
-end)
+before_each(function() etcd:put(KEY, "before") end)
 
 after_each(function() etcd:del(KEY) end)
 local WRITES = {
@@ -16,39 +12,36 @@ local WRITES = {
   ["lock:txn"] = function(lock) return lock:txn { { "get", KEY }, { "put", KEY, "v" } } end,
 }
 
-local function downgraded(name)
-  local lock = assert(client:write_lock(name))
-  assert.is_true(lock:downgrade())
-  return lock
-end
-
--- Ways to get a read hold. take(name) takes the hold. |fix| is what the error message recommends.
+-- Ways to get a read hold: each takes the hold |name|.
 local HOLDS = {
-  { what = "a read lock", fix = "take a write lock (client:write_lock)",
-    take = function(name) return assert(client:read_lock(name)) end },
-  { what = "a lock of try_read_lock", fix = "take a write lock (client:write_lock)",
-    take = function(name) return assert(client:try_read_lock(name)) end },
-  { what = "a lock of read_lock_async", fix = "take a write lock (client:write_lock)",
-    take = function(name) return clients.granted(assert(client:read_lock_async(name))) end },
-  { what = "a downgraded write lock", fix = "write before lock:downgrade", take = downgraded },
+  ["a read lock"] = function(name) return assert(client:read_lock(name)) end,
+  ["a lock of try_read_lock"] = function(name) return assert(client:try_read_lock(name)) end,
+  ["a lock of read_lock_async"] = function(name)
+    return clients.granted(assert(client:read_lock_async(name)))
+  end,
+  ["a downgraded write lock"] = function(name)
+    local lock = assert(client:write_lock(name))
+    assert.is_true(lock:downgrade())
+    return lock
+  end,
 }
 
 -- Fails unless |call| raises a message that contains all of the texts.
 local function assert_raises(call, ...)
   local ok, message = pcall(call)
   assert.is_false(ok)
-  for _, text in ipairs { ... } do
-    assert.matches(text, message, 1, true)
-  end
+  for _, text in ipairs { ... } do assert.matches(text, message, 1, true) end
 end
 
-for _, hold in ipairs(HOLDS) do
-  describe(hold.what, function()
+for what, take in pairs(HOLDS) do
+  describe(what, function()
     it("makes put, delete and a writing txn raise, naming operation, lock and remedy", function()
-      local lock = hold.take "stock/1001"
+      local lock = take "stock/1001"
+      local fix = what:find "downgraded" and "write before lock:downgrade"
+        or "take a write lock (client:write_lock)"
       for operation, write in pairs(WRITES) do
         assert_raises(function() write(lock) end, operation .. ": ",
-          'lock "' .. prefix .. 'stock/1001"', "read hold", hold.fix, "read_only_spec.lua:")
+          'lock "' .. prefix .. 'stock/1001"', "read hold", fix, "read_only_spec.lua:")
       end
       assert.equal("before", (etcd:get(KEY)))
       assert.is_true(lock:check())
@@ -57,7 +50,7 @@ for _, hold in ipairs(HOLDS) do
     end)
 
     it("makes writes raise after it was lost or released, too", function()
-      local lost, released = hold.take "a", hold.take "b"
+      local lost, released = take "a", take "b"
       etcd:del(lost:key())
       assert.equal("deleted", lost:wait_lost(5))
       assert.is_true(released:unlock())
@@ -69,7 +62,7 @@ for _, hold in ipairs(HOLDS) do
     end)
 
     it("allows get, check and a txn that only reads", function()
-      local lock = hold.take "a"
+      local lock = take "a"
       assert.equal("before", (lock:get(KEY)))
       assert.is_true(lock:check())
       assert.same({ "before", false }, assert(lock:txn { { "get", KEY }, { "get", KEY .. "2" } }))
@@ -110,7 +103,7 @@ describe("lock:downgrade", function()
 
   before_each(function()
     -- With a TTL of 60 s no lease proof, which could take a scripted answer, is due in the test.
-    client = connect { endpoints = server:endpoint(), ttl = 60 }
+    scripted_client { ttl = 60 }
     lock = assert(client:write_lock "a")
     clients.await_watched(client, lock)
   end)
@@ -118,7 +111,7 @@ describe("lock:downgrade", function()
   -- Asserts that a reader is let in, that etcd then receives |n| late requests, and that |value|
   -- stays what the data key contains.
   local function assert_late(n, value)
-    local reader = assert(connect():read_lock("a", { timeout = 5 }))
+    local reader = assert(other:read_lock("a", { timeout = 5 }))
     assert.equal(n, server:deliver "Txn")
     assert.equal(value, (reader:get(KEY)))
     assert.equal(value, (lock:get(KEY)))
