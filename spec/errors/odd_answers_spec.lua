@@ -39,10 +39,8 @@ describe("answers without leases", function()
   it('make a wait fail with "protocol", a message and a remedy of doctor', function()
     clients.keep(assert(connect():lock "a"))
     server:omit("Txn", "3.1.2.6")
-    local _, message, code = client:lock("a", { timeout = 5 })
-    assert.equal("protocol", code)
-    assert.matches(('lock "' .. prefix
-      .. 'a": %s; update etcdlock'):format(MESSAGE), message, 1, true)
+    local message = assert_fails("protocol", client:lock("a", { timeout = 5 }))
+    assert.matches(('lock "%sa": %s; update etcdlock'):format(prefix, MESSAGE), message, 1, true)
     local out, status = command.run({ "doctor", "--endpoints", server.address, "--prefix", prefix })
     assert.equal(1, status)
     assert.matches(MESSAGE, out, 1, true)
@@ -64,34 +62,23 @@ end)
 describe("in a corrupt cluster,", function()
   before_each(function() scripted_client { ttl = 60 } end)
 
-  local function corrupt()
-    for _, method in ipairs { "Txn", "LeaseGrant", "LeaseRevoke" } do
-      server:answer(method, "before", error_rows.STATUS.DATA_LOSS, "etcdserver: corrupt cluster")
-    end
+  for what, has_lease in pairs {
+    ["lock fails after one request for a lease, and revokes none"] = false,
+    ["lock fails after one request for a place in the queue, and keeps its lease"] = true,
+  } do
+    it(what, function()
+      if has_lease then assert.is_true(assert(client:lock "a"):unlock()) end
+      for _, method in ipairs { "Txn", "LeaseGrant", "LeaseRevoke" } do
+        server:answer(method, "before", error_rows.STATUS.DATA_LOSS, "etcdserver: corrupt cluster")
+      end
+      local from = wait.now()
+      assert.matches("corrupt cluster",
+        assert_fails("unavailable", client:lock("a", { timeout = 5 })), 1, true)
+      assert.is_true(wait.now() - from < 4, wait.now() - from)
+      assert.equal(1, server:calls "LeaseGrant")
+      assert.equal(0, server:calls "LeaseRevoke")
+      server:pass()
+      assert.is_true(assert(client:lock("a", { timeout = 20 })):unlock())
+    end)
   end
-
-  local function assert_refused(...)
-    assert.matches("corrupt cluster", assert_fails("unavailable", ...), 1, true)
-  end
-
-  it("lock fails after one request for a lease, and revokes none", function()
-    corrupt()
-    local from = wait.now()
-    assert_refused(client:lock("a", { timeout = 5 }))
-    assert.is_true(wait.now() - from < 4, wait.now() - from)
-    assert.equal(1, server:calls "LeaseGrant")
-    assert.equal(0, server:calls "LeaseRevoke")
-    server:pass()
-    assert.is_true(assert(client:lock("a", { timeout = 20 })):unlock())
-  end)
-
-  it("lock fails after one request for a place in the queue, and keeps its lease", function()
-    assert.is_true(assert(client:lock "a"):unlock())
-    corrupt()
-    assert_refused(client:lock("a", { timeout = 5 }))
-    assert.equal(1, server:calls "LeaseGrant")
-    assert.equal(0, server:calls "LeaseRevoke")
-    server:pass()
-    assert.is_true(assert(client:lock("a", { timeout = 20 })):unlock())
-  end)
 end)

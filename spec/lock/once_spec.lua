@@ -208,43 +208,35 @@ describe("client:once", function()
     assert.is_nil(record_of "a")
   end)
 
-  -- Makes |change| replace the results of the first write of the record.
-  local function at_record(change)
-    return function()
-      local ask = client._run_txn
-      function client:_run_txn(...)
-        client._run_txn = nil
-        assert.equal(ask, client._run_txn)
-        return change(ask, self, ...)
-      end
-      return "result"
-    end
-  end
-
-  it("succeeds if the lock is lost after the run was recorded", function()
-    assert.same({ true, "result" }, { client:once("a", LONG, at_record(function(ask, ...)
+  -- What replaces the results of the first write of the record.
+  for what, change in pairs {
+    ["succeeds if the lock is lost after the run was recorded"] = function(ask, ...)
       local results = { ask(...) }
       etcd:revoke_all()
       return (table.unpack or unpack)(results, 1, 4)
-    end)) })
-    assert_skipped(other:once("a", LONG, never))
-  end)
-
-  it("writes the record again if etcd has not answered", function()
-    assert.same({ true, "result" }, { client:once("a", LONG, at_record(function()
+    end,
+    ["writes the record again if etcd has not answered"] = function()
       return false, "no answer", "unavailable"
-    end)) })
-    assert.is_table(record_of "a")
-  end)
-
-  it("succeeds if only the answer to the write of the record was lost", function()
-    assert.same({ true, "result" }, { client:once("a", LONG, at_record(function(ask, ...)
+    end,
+    ["succeeds if only the answer to the write of the record was lost"] = function(ask, ...)
       ask(...)
       etcd:revoke_all()
       return false, "no answer", "unavailable"
-    end)) })
-    assert_skipped(other:once("a", LONG, never))
-  end)
+    end,
+  } do
+    it(what, function()
+      assert.same({ true, "result" }, { client:once("a", LONG, function()
+        local ask = client._run_txn
+        function client:_run_txn(...)
+          client._run_txn = nil
+          assert.equal(ask, client._run_txn)
+          return change(ask, self, ...)
+        end
+        return "result"
+      end) })
+      assert_skipped(other:once("a", LONG, never))
+    end)
+  end
 
   it("says that it is not known whether the run is recorded, at once with fail_fast", function()
     local own = suite.start()
