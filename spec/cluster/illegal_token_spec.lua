@@ -42,9 +42,8 @@ local SECRET = "fTVqXKZlhcdYWbnM.28"
 
 -- Runs TAKE; returns the child.
 local function run(endpoint, user, token, variables)
-  local child = proc.talk_lua("spec/support/programs/child.lua",
+  return proc.talk_lua("spec/support/programs/child.lua",
     { TAKE, endpoint, prefix, user, token, secured.PASSWORD }, variables)
-  return child
 end
 
 -- Asserts that |child| ends by itself and has shown no part of SECRET.

@@ -23,9 +23,13 @@ local CLIENT = [[
 
 local names, proxy, child
 
-local function start()
-  names, proxy = NameServer.start(), Swallow.start(suite.endpoint())
-  return names ~= nil
+-- Defines a test that has a name server and a proxy in front of etcd.
+local function test(name, story)
+  it(name, function()
+    names, proxy = NameServer.start(), Swallow.start(suite.endpoint())
+    if not names then return pending "this user may not start a name server" end
+    story()
+  end)
 end
 
 local function connect_by_name(hosts, servers, timeout)
@@ -47,8 +51,7 @@ after_each(function()
   clear_etcd()
 end)
 
-it("a client connects although its name server leaves queries for IPv6 unanswered", function()
-  if not start() then return pending "this user may not start a name server" end
+test("a client connects although its name server leaves queries for IPv6 unanswered", function()
   names.is_deaf_to_ipv6 = true
   connect_by_name()
   local seconds, code, message = lock "a"
@@ -57,9 +60,8 @@ it("a client connects although its name server leaves queries for IPv6 unanswere
 end)
 
 for _, hosts in ipairs { "etcd.test", "etcd1.test,etcd2.test,etcd3.test" } do
-  it("the message of a failed call names the host if its name server is silent: " .. hosts,
+  test("the message of a failed call names the host if its name server is silent: " .. hosts,
     function()
-      if not start() then return pending "this user may not start a name server" end
       names.is_silent = true
       connect_by_name(hosts)
       lock "a"
@@ -69,8 +71,7 @@ for _, hosts in ipairs { "etcd.test", "etcd1.test,etcd2.test,etcd3.test" } do
     end)
 end
 
-it("a client goes on soon after its name server and etcd were away together", function()
-  if not start() then return pending "this user may not start a name server" end
+test("a client goes on soon after its name server and etcd were away together", function()
   connect_by_name()
   assert.equal("granted", (select(2, lock "a")))
   proxy:swallow()
@@ -90,10 +91,9 @@ end)
 -- one after 5 s.
 -- Regression 230. The first wait without a timeout ended after 5 s, while an attempt was under way.
 for _, hosts in ipairs { "etcd.test", "etcd1.test,etcd2.test,etcd3.test" } do
-  it("the first wait without a timeout lasts until the second name server answers: " .. hosts,
+  test("the first wait without a timeout lasts until the second name server answers: " .. hosts,
     function()
-      local silent = NameServer.start "127.0.0.154"
-      if not silent or not start() then return pending "this user may not start a name server" end
+      local silent = assert(NameServer.start "127.0.0.154")
       finally(function() silent:stop() end)
       silent.is_silent = true
       connect_by_name(hosts, { silent, names }, "")
@@ -103,8 +103,7 @@ for _, hosts in ipairs { "etcd.test", "etcd1.test,etcd2.test,etcd3.test" } do
     end)
 end
 
-it("the first wait without a timeout ends if no name server answers", function()
-  if not start() then return pending "this user may not start a name server" end
+test("the first wait without a timeout ends if no name server answers", function()
   names.is_silent = true
   connect_by_name(nil, nil, "")
   local seconds, code, message = lock "a"

@@ -5,7 +5,7 @@
 
 -- Runs |program| in a process of its own, which can lower its limits; returns the process.
 local function run(program)
-  local child = proc.lua([[
+  return proc.lua([[
     local endpoints, prefix = ...
     local uv = require "luv"
     local function limit(option, value)
@@ -16,7 +16,6 @@ local function run(program)
     end
     require("etcdlock")
   ]] .. program, suite.endpoints(), prefix)
-  return child
 end
 
 describe("connect", function()
