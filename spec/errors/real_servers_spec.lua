@@ -135,34 +135,32 @@ describe("etcd with authentication", function()
   end)
 end)
 
-describe("a member without a leader", function()
-  it('answers "no leader", and lock fails with "unavailable"', function()
-    local etcd = Etcd.start { members = 3 }
-    local server = clients.scripted(etcd:endpoint())
-    -- The TTL is long, because a client whose lease has ended requests a lease and sends no Txn.
-    local client = connect(server:endpoint(), { ttl = 60 })
-    assert(client:lock "a"):unlock()
-    etcd:kill(2)
-    etcd:kill(3)
-    -- An enqueue before that could be in doubt. Then the client would end its lease.
-    wait.eventually(function()
-      local status = etcd:ctl("endpoint", "status", "--write-out=json")
-      return status:find '"raftTerm"' and not status:find '"leader":'
-    end, 20, "the member knows of no leader")
-    local message, code
-    wait.eventually(function()
-      local _
-      _, message, code = client:lock("a", { timeout = 1 })
-      local status, said = server:heard "Txn"
-      return status == error_rows.STATUS.UNAVAILABLE and said == "etcdserver: no leader", said
-    end, 20, "no leader")
-    assert.equal("unavailable", code, message)
-    assert.matches(server.address, message, 1, true)
-    etcd:restart(2, { wait = false })
-    etcd:restart(3)
-    assert(client:lock("a", { timeout = 10 })):unlock()
-    assert.same({}, etcd:keys(prefix))
-  end)
+it('a member without a leader answers "no leader", and lock fails with "unavailable"', function()
+  local etcd = Etcd.start { members = 3 }
+  local server = clients.scripted(etcd:endpoint())
+  -- The TTL is long, because a client whose lease has ended requests a lease and sends no Txn.
+  local client = connect(server:endpoint(), { ttl = 60 })
+  assert(client:lock "a"):unlock()
+  etcd:kill(2)
+  etcd:kill(3)
+  -- An enqueue before that could be in doubt. Then the client would end its lease.
+  wait.eventually(function()
+    local status = etcd:ctl("endpoint", "status", "--write-out=json")
+    return status:find '"raftTerm"' and not status:find '"leader":'
+  end, 20, "the member knows of no leader")
+  local message, code
+  wait.eventually(function()
+    local _
+    _, message, code = client:lock("a", { timeout = 1 })
+    local status, said = server:heard "Txn"
+    return status == error_rows.STATUS.UNAVAILABLE and said == "etcdserver: no leader", said
+  end, 20, "no leader")
+  assert.equal("unavailable", code, message)
+  assert.matches(server.address, message, 1, true)
+  etcd:restart(2, { wait = false })
+  etcd:restart(3)
+  assert(client:lock("a", { timeout = 10 })):unlock()
+  assert.same({}, etcd:keys(prefix))
 end)
 
 describe("a call to an endpoint", function()

@@ -151,35 +151,33 @@ describe("a waiter that leaves the queue", function()
   end)
 end)
 
-describe("waiters", function()
-  -- The clients stay open, so no watch ends because its client is closed.
-  it("leave no watch behind after their hold, or after another waiter gives up", function()
-    local etcd = suite.start()
-    local holder, patient = actor(etcd), actor(etcd)
-    local actors = { holder, patient }
-    for _ = 1, 2 do
-      local hasty = actor(etcd)
-      actors[#actors + 1] = hasty
-      take(holder, "left")
-      enqueue(hasty, etcd, "left", 2)
-      enqueue(patient, etcd, "left", 3)
-      assert_interrupted(hasty) -- the patient waiter gets another predecessor
-      etcd:await_keys(prefix .. "left/", 2)
-      -- The holder watches its own key, and the patient waiter watches only the holder's.
-      wait.eventually(function()
-        local count = etcd:watchers()
-        return count == 2, count .. " watchers"
-      end, 5, "two watchers")
-      remote.release(holder)
-      taken(patient)
-      remote.release(patient)
-    end
+-- The clients stay open, so no watch ends because its client is closed.
+it("waiters leave no watch behind after their hold, or after another waiter gives up", function()
+  local etcd = suite.start()
+  local holder, patient = actor(etcd), actor(etcd)
+  local actors = { holder, patient }
+  for _ = 1, 2 do
+    local hasty = actor(etcd)
+    actors[#actors + 1] = hasty
+    take(holder, "left")
+    enqueue(hasty, etcd, "left", 2)
+    enqueue(patient, etcd, "left", 3)
+    assert_interrupted(hasty) -- the patient waiter gets another predecessor
+    etcd:await_keys(prefix .. "left/", 2)
+    -- The holder watches its own key, and the patient waiter watches only the holder's.
     wait.eventually(function()
       local count = etcd:watchers()
-      return count == 0, count .. " watchers"
-    end, 5, "no watcher is left")
-    finish(actors)
-  end)
+      return count == 2, count .. " watchers"
+    end, 5, "two watchers")
+    remote.release(holder)
+    taken(patient)
+    remote.release(patient)
+  end
+  wait.eventually(function()
+    local count = etcd:watchers()
+    return count == 0, count .. " watchers"
+  end, 5, "no watcher is left")
+  finish(actors)
 end)
 
 -- Regression 033. A lock of the core that was released while it was pending stayed held in 22 of

@@ -210,15 +210,13 @@ it("a hold that got its key by handoff is lost if the key was deleted before", f
   assert.is_true(heir:check())
 end)
 
-describe("connect", function()
-  it('returns "invalid" for a bad handoff or handoff_time and states the range', function()
-    for _, value in ipairs { 0, 1.5, -1, 1e9, 0 / 0 } do
-      local message = assert_fails("invalid", etcdlock.connect { handoff = value })
-      assert.matches("handoff", message, 1, true)
-      assert.matches("false, or a whole number of holds from 1 to", message, 1, true)
-    end
-    local message = assert_fails("invalid", etcdlock.connect { handoff_time = -1 })
-    assert.matches("handoff_time = -1, wanted 0 to 60 seconds", message, 1, true)
-    assert.has_error(function() etcdlock.connect { handoff = "yes" } end)
-  end)
+it('connect returns "invalid" for a bad handoff or handoff_time and states the range', function()
+  for _, value in ipairs { 0, 1.5, -1, 1e9, 0 / 0 } do
+    local message = assert_fails("invalid", etcdlock.connect { handoff = value })
+    assert.matches("handoff", message, 1, true)
+    assert.matches("false, or a whole number of holds from 1 to", message, 1, true)
+  end
+  local message = assert_fails("invalid", etcdlock.connect { handoff_time = -1 })
+  assert.matches("handoff_time = -1, wanted 0 to 60 seconds", message, 1, true)
+  assert.has_error(function() etcdlock.connect { handoff = "yes" } end)
 end)

@@ -81,28 +81,26 @@ describe("max_hold", function()
   end)
 end)
 
-describe("expire", function()
-  it("moves the end of a hold earlier and later, any number of times", function()
-    local lock = assert(client:lock("a", { max_hold = 60 }))
-    for _ = 1, 3 do
-      assert.is_true(lock:expire(0.1))
-      assert.is_true(lock:expire(30))
-    end
-    assert.is_true(lock:remaining() > 1)
-    wait.sleep(0.3)
-    assert.is_true(lock:check())
-    local asked = assert(other:lock_async("a", { timeout = 5 }))
-    wait.eventually(function() return #client:queue "a" == 2 end)
-    assert.is_true(lock:expire(0.3))
-    -- The test calls no method of the lock here, because such a call would find the loss by its
-    -- clock.
-    wait.eventually(function() return asked:dirty() end, 3, "the next one's turn")
-    local next_one, message = asked:step()
-    assert.is_truthy(next_one, message)
-    assert.same({ false, "lost" }, { lock:held() })
-    assert.equal("max_hold", lock:wait_lost(0))
-    assert.is_true(next_one:unlock())
-  end)
+it("expire moves the end of a hold earlier and later, any number of times", function()
+  local lock = assert(client:lock("a", { max_hold = 60 }))
+  for _ = 1, 3 do
+    assert.is_true(lock:expire(0.1))
+    assert.is_true(lock:expire(30))
+  end
+  assert.is_true(lock:remaining() > 1)
+  wait.sleep(0.3)
+  assert.is_true(lock:check())
+  local asked = assert(other:lock_async("a", { timeout = 5 }))
+  wait.eventually(function() return #client:queue "a" == 2 end)
+  assert.is_true(lock:expire(0.3))
+  -- The test calls no method of the lock here, because such a call would find the loss by its
+  -- clock.
+  wait.eventually(function() return asked:dirty() end, 3, "the next one's turn")
+  local next_one, message = asked:step()
+  assert.is_truthy(next_one, message)
+  assert.same({ false, "lost" }, { lock:held() })
+  assert.equal("max_hold", lock:wait_lost(0))
+  assert.is_true(next_one:unlock())
 end)
 
 -- Regression 047. The end of a hold was computed in whole milliseconds from the millisecond in

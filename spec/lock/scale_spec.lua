@@ -63,88 +63,84 @@ describe("a client", function()
   end)
 end)
 
-describe("a queue of 300 waiters", function()
-  it("from six processes is granted in the order of its entries", function()
-    local PROCESSES, CLIENTS = 6, 50
-    local CROWD = MANY .. [[
-      local endpoint, name, count = ...
-      local clients, locks = {}, {}
-      for i = 1, tonumber(count) do
-        clients[i] = connect(endpoint)
-        locks[i] = clients[i]:lock(name, "")
-        -- One after the other: a wait may fail if etcd has not answered its client within 5 s.
-        while clients[i]:stats().watches == 0 do
-          assert(not select(2, locks[i]:wait(0)))
-          uv.sleep(1)
-        end
-      end
-      print "waiting"
-      wait_all(locks, function(lock, i)
-        print(("held %.0f %.0f"):format(lock:token(), uv.hrtime()))
-        lock:release()
-        local stats = clients[i]:stats()
-        -- Its predecessor, and perhaps the key itself: a busy machine holds it for long.
-        assert(stats.watches <= 2, ("%d watches, %d looks, %d failed"):format(stats.watches,
-          stats.looks, stats.failed_attempts))
-      end)
-      print "done"
-      for i = 1, #clients do clients[i]:close(1) end
-    ]]
-    -- The TTL is long, because with 300 waiters at once etcd may not answer for many seconds.
-    local holder = connect { ttl = 30 }
-    local first = assert(holder:lock "drained")
-    local children = {}
-    for i = 1, PROCESSES do
-      children[i] = proc.lua(CROWD, etcd:endpoints(), prefix .. "drained", CLIENTS)
-    end
-    for _, child in ipairs(children) do child:expect("^waiting", 20) end
-    etcd:await_keys(prefix .. "drained/", PROCESSES * CLIENTS + 1, 2)
-    local places = assert(holder:queue "drained")
-    assert(first:unlock())
-    local grants = {}
-    for _, child in ipairs(children) do
-      for _ = 1, CLIENTS do
-        local token, at = child:expect("^held (%d+) (%d+)", 30)
-        grants[#grants + 1] = { token = tonumber(token), at = tonumber(at) }
+it("a queue of 300 waiters from six processes is granted in the order of its entries", function()
+  local PROCESSES, CLIENTS = 6, 50
+  local CROWD = MANY .. [[
+    local endpoint, name, count = ...
+    local clients, locks = {}, {}
+    for i = 1, tonumber(count) do
+      clients[i] = connect(endpoint)
+      locks[i] = clients[i]:lock(name, "")
+      -- One after the other: a wait may fail if etcd has not answered its client within 5 s.
+      while clients[i]:stats().watches == 0 do
+        assert(not select(2, locks[i]:wait(0)))
+        uv.sleep(1)
       end
     end
-    table.sort(grants, function(a, b) return a.at < b.at end)
-    for i, grant in ipairs(grants) do assert.equal(places[i + 1].token, grant.token) end
-    for _, child in ipairs(children) do
-      child:expect("^done", 10)
-      assert.equal(0, (child:wait(20)))
+    print "waiting"
+    wait_all(locks, function(lock, i)
+      print(("held %.0f %.0f"):format(lock:token(), uv.hrtime()))
+      lock:release()
+      local stats = clients[i]:stats()
+      -- Its predecessor, and perhaps the key itself: a busy machine holds it for long.
+      assert(stats.watches <= 2, ("%d watches, %d looks, %d failed"):format(stats.watches,
+        stats.looks, stats.failed_attempts))
+    end)
+    print "done"
+    for i = 1, #clients do clients[i]:close(1) end
+  ]]
+  -- The TTL is long, because with 300 waiters at once etcd may not answer for many seconds.
+  local holder = connect { ttl = 30 }
+  local first = assert(holder:lock "drained")
+  local children = {}
+  for i = 1, PROCESSES do
+    children[i] = proc.lua(CROWD, etcd:endpoints(), prefix .. "drained", CLIENTS)
+  end
+  for _, child in ipairs(children) do child:expect("^waiting", 20) end
+  etcd:await_keys(prefix .. "drained/", PROCESSES * CLIENTS + 1, 2)
+  local places = assert(holder:queue "drained")
+  assert(first:unlock())
+  local grants = {}
+  for _, child in ipairs(children) do
+    for _ = 1, CLIENTS do
+      local token, at = child:expect("^held (%d+) (%d+)", 30)
+      grants[#grants + 1] = { token = tonumber(token), at = tonumber(at) }
     end
-    assert.same({}, etcd:keys(prefix .. "drained/"))
-  end)
+  end
+  table.sort(grants, function(a, b) return a.at < b.at end)
+  for i, grant in ipairs(grants) do assert.equal(places[i + 1].token, grant.token) end
+  for _, child in ipairs(children) do
+    child:expect("^done", 10)
+    assert.equal(0, (child:wait(20)))
+  end
+  assert.same({}, etcd:keys(prefix .. "drained/"))
 end)
 
-describe("fifty locks", function()
-  it("that become free at once are all granted to their waiter within 1 s", function()
-    local WAITER = MANY .. [[
-      local endpoint, prefix = ...
-      local client, locks = connect(endpoint), {}
-      for i = 1, 50 do locks[i] = client:lock(prefix .. i, "") end
-      print "waiting"
-      wait_all(locks, function(lock) lock:release() end)
-      local stats = client:stats()
-      print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
-      client:close(1)
-    ]]
-    local holder = connect()
-    local locks = {}
-    for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
-    local waiter = proc.lua(WAITER, etcd:endpoints(), prefix .. "free/")
-    waiter:expect "^waiting"
-    etcd:await_keys(prefix .. "free/", 100)
-    -- close revokes the lease, so that etcd deletes all keys in one transaction.
-    local freed = wait.now()
-    holder:close()
-    local acquired, watches = waiter:expect("^done (%d+) (%d+)", 10)
-    assert.is_true(wait.now() - freed <= 1 + wait.SLACK, "after more than 1 s")
-    assert.same({ "50", "50" }, { acquired, watches })
-    assert.equal("closed", (select(2, locks[1]:held())))
-    assert.equal(0, (waiter:wait()))
-  end)
+it("fifty locks that become free at once are all granted to their waiter within 1 s", function()
+  local WAITER = MANY .. [[
+    local endpoint, prefix = ...
+    local client, locks = connect(endpoint), {}
+    for i = 1, 50 do locks[i] = client:lock(prefix .. i, "") end
+    print "waiting"
+    wait_all(locks, function(lock) lock:release() end)
+    local stats = client:stats()
+    print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
+    client:close(1)
+  ]]
+  local holder = connect()
+  local locks = {}
+  for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
+  local waiter = proc.lua(WAITER, etcd:endpoints(), prefix .. "free/")
+  waiter:expect "^waiting"
+  etcd:await_keys(prefix .. "free/", 100)
+  -- close revokes the lease, so that etcd deletes all keys in one transaction.
+  local freed = wait.now()
+  holder:close()
+  local acquired, watches = waiter:expect("^done (%d+) (%d+)", 10)
+  assert.is_true(wait.now() - freed <= 1 + wait.SLACK, "after more than 1 s")
+  assert.same({ "50", "50" }, { acquired, watches })
+  assert.equal("closed", (select(2, locks[1]:held())))
+  assert.equal(0, (waiter:wait()))
 end)
 
 -- Regression 126. Each held lock took a third more memory on Lua's heap, because the table of its

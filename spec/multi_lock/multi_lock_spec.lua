@@ -247,24 +247,22 @@ describe("the queue entry of a multi-lock", function()
   end)
 end)
 
-describe("arguments of multi_lock", function()
-  it("are refused for repeated or invalid names, and for linger", function()
-    local same = assert_fails("invalid", client:multi_lock { "a", "b", "a" })
-    assert.equal('client:multi_lock: names[3] = "a", wanted each name once, and it is names[1]',
-      same)
-    assert.equal("client:multi_lock: #names = 0, wanted 1 to 60 names",
-      assert_fails("invalid", client:multi_lock {}))
-    assert.matches("names[2]", assert_fails("invalid", client:try_multi_lock { "a", "" }), 1, true)
-    assert.matches("names[1]", assert_fails("invalid", client:multi_lock { "a/read" }), 1, true)
-    assert.error_matches(function() client:multi_lock { "a", nil, "b" } end, "names%[2%] = nil")
-    assert.matches("linger", assert_fails("invalid",
-      client:multi_lock({ "a", "b" }, { linger = 1 })), 1, true)
-    assert.has_error(function() client:multi_lock "a" end,
-      "client:multi_lock: names = a, wanted a list of names")
-    assert.has_error(function() client:multi_lock { "a", 2 } end,
-      "client:multi_lock: names[2] = 2, wanted a string")
-    assert.same({}, etcd:keys(prefix))
-  end)
+it("arguments of multi_lock are refused for repeated or invalid names, and for linger", function()
+  local same = assert_fails("invalid", client:multi_lock { "a", "b", "a" })
+  assert.equal('client:multi_lock: names[3] = "a", wanted each name once, and it is names[1]',
+    same)
+  assert.equal("client:multi_lock: #names = 0, wanted 1 to 60 names",
+    assert_fails("invalid", client:multi_lock {}))
+  assert.matches("names[2]", assert_fails("invalid", client:try_multi_lock { "a", "" }), 1, true)
+  assert.matches("names[1]", assert_fails("invalid", client:multi_lock { "a/read" }), 1, true)
+  assert.error_matches(function() client:multi_lock { "a", nil, "b" } end, "names%[2%] = nil")
+  assert.matches("linger", assert_fails("invalid",
+    client:multi_lock({ "a", "b" }, { linger = 1 })), 1, true)
+  assert.has_error(function() client:multi_lock "a" end,
+    "client:multi_lock: names = a, wanted a list of names")
+  assert.has_error(function() client:multi_lock { "a", 2 } end,
+    "client:multi_lock: names[2] = 2, wanted a string")
+  assert.same({}, etcd:keys(prefix))
 end)
 
 describe("an owner", function()
