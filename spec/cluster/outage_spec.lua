@@ -294,7 +294,6 @@ end)
 
 describe("a wait during a compaction of etcd", function()
   it("continues, and ends within 5 s when the lock is released", function()
-    local etcd = suite.etcd()
     local holder, first, second = start(etcd, 15, 3)
     local original, token = holder, take(holder, "compacted")
     for i, waiter in ipairs { first, second } do
@@ -331,7 +330,6 @@ end)
 -- RELEASING. Because of this entry, the next call assumed that another client held the lock, and
 -- returned `timeout` instead of `unavailable`.
 it('a second lock call to a paused etcd returns "unavailable", like the first', function()
-  local etcd = suite.start()
   local client = connect { endpoints = etcd:endpoints() }
   assert(client:with_lock("y", function() end))
   etcd:pause()

@@ -7,8 +7,8 @@ local NO_LEADER = "etcdserver: no leader"
 -- The most requests that a client may send in a second.
 local STORM = 20
 
--- Starts a client of |endpoint| that holds a lock, and a client with |endpoints| that waits for this
--- lock. Returns the lock and the pending acquisition.
+-- Starts a client of |endpoint| that holds a lock, and a client with |endpoints| that waits for it.
+-- Returns the lock and the pending acquisition.
 local function start_waiting(endpoint, endpoints)
   local lock = assert(connect { endpoints = endpoint }:lock "a")
   local waiter = connect { endpoints = endpoints }

@@ -270,8 +270,8 @@ describe("etcdlock run --once-per", function()
 end)
 
 -- Regression 143. etcdlock run --once-per gave up after 5 s if etcd was away at the start. Then no
--- machine ran the command in that period. A start that waited longer than its period ran the command
--- in the next one, a second time.
+-- machine ran the command in that period. A start that waited longer than its period ran the
+-- command in the next one, a second time.
 describe("etcdlock run --once-per", function()
   -- Starts a command that keeps the lock until it gets a line.
   local function start_holder()

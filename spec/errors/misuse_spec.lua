@@ -116,8 +116,8 @@ describe("the message", function()
     for wrong, right in pairs {
       endpoint = "endpoints", hosts = "endpoints", host = "endpoints", port = "endpoints",
       username = "user", ca = "cacert", exptime = "ttl", ttl_seconds = "ttl",
-      wait_timeout = "timeout", tls = "cacert", timout = "timeout", prefx = "prefix", pass = "password", passwort = "password",
-      endpont = "endpoints", usr = "user", tll = "ttl",
+      wait_timeout = "timeout", tls = "cacert", timout = "timeout", prefx = "prefix",
+      pass = "password", passwort = "password", endpont = "endpoints", usr = "user", tll = "ttl",
     } do
       assert_raises(('etcdlock.connect: unknown option "%s"; did you mean %s?')
         :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)

@@ -1,5 +1,5 @@
--- Tests guarded writes of keys whose last read has failed, and client:get, which reads a key without
--- a lock.
+-- Tests guarded writes of keys whose last read has failed, and client:get, which reads a key
+-- without a lock.
 -- Needs: one plain member.
 
 -- Regression 133. A program took a failed lock:get for a missing key, and a guarded write then
@@ -82,10 +82,10 @@ describe("client:get", function()
 
   it("has the value that any client has just written, also under a lock", function()
     for i = 1, 20 do
-      local lock = assert(other:lock "b")
-      assert(lock:put(KEY, tostring(i)))
+      local writer = assert(other:lock "b")
+      assert(writer:put(KEY, tostring(i)))
       assert.equal(tostring(i), client:get(KEY))
-      assert.is_true(lock:unlock())
+      assert.is_true(writer:unlock())
     end
   end)
 

@@ -36,9 +36,8 @@ local function test(seconds, await)
 end
 
 for _, seconds in ipairs { 0.1, 1.25, 2.3 } do
-  it(("close after %g s without an HTTP/2 greeting leaves no descriptor"):format(seconds), function()
-    test(seconds, function() end)
-  end)
+  local name = "close after %g s without an HTTP/2 greeting leaves no descriptor"
+  it(name:format(seconds), function() test(seconds, function() end) end)
 end
 
 it("close leaves no descriptor if a silent member answers after it", function()
