@@ -51,3 +51,21 @@ it('a pending release ends as "lost" if another cluster is found', function()
   assert.same({ "false", "lost" }, { results[1], results[3] })
   assert.matches("another etcd cluster", results[2])
 end)
+
+-- Regression 044. If etcd was wiped but kept its cluster ID, a client that had connected before
+-- still sent its lock call. The call left a lease and a key in the new data until the TTL was over.
+it("a client from before a wipe of etcd leaves no key or lease after it", function()
+  local etcd = Etcd.start()
+  local client = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 } ()
+  for _ = 1, 20 do assert(client:lock "before"):unlock() end -- revisions that the new data lacks
+  etcd:wipe()
+  local function assert_refused(...)
+    assert.matches("connect anew", assert_fails("conflict", ...), 1, true)
+  end
+  assert_refused(client:lock "a")
+  assert_refused(client:lock("a", { timeout = 3 }))
+  assert_refused(client:try_lock "a")
+  assert_refused(client:queue "a")
+  assert_refused(client:ping())
+  wait.eventually(function() return #etcd:keys(prefix) == 0 and #etcd:leases() == 0 end, 2)
+end)

@@ -463,7 +463,7 @@ return {
     from = [[  el_session_abandon(&cl->session);
 ]],
     to = "",
-    spec = "spec/cluster/identity_spec.lua",
+    spec = "spec/cluster/wipe_spec.lua",
   },
   {
     name = "wait_lost of a released lock waits for the end of the hold that took over its key",
