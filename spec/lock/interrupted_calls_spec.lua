@@ -75,13 +75,14 @@ local function nothing() end
 
 local function fail() error("oops", 0) end
 
+local function lock_a() return client:lock "a" end
+
 -- Title -> { function that takes the lock, function that takes it again and releases it }
 local NESTED = {
-  ["with_lock"] = { function() return client:lock "a" end,
-    function() client:with_lock("a", nothing) end },
-  ["with_lock whose function raises an error"] = { function() return client:lock "a" end,
-    function() client:with_lock("a", fail) end },
-  ["with_lock around with_lock"] = { function() return client:lock "a" end,
+  ["with_lock"] = { lock_a, function() client:with_lock("a", nothing) end },
+  ["with_lock whose function raises an error"] =
+    { lock_a, function() client:with_lock("a", fail) end },
+  ["with_lock around with_lock"] = { lock_a,
     function() client:with_lock("a", function() client:with_lock("a", nothing) end) end },
   ["with_lock with an owner"] = { function() return client:lock("a", { owner = "me" }) end,
     function() client:with_lock("a", { owner = "me" }, nothing) end },
@@ -96,8 +97,7 @@ local NESTED = {
     function() client:with_lock("b", nothing) end },
   ["with_leadership"] = { function() return client:election("e"):campaign "me" end,
     function() client:election("e"):with_leadership("me", nothing) end },
-  ["function of wrap"] = { function() return client:lock "a" end,
-    function() client:wrap("a", nothing)() end },
+  ["function of wrap"] = { lock_a, function() client:wrap("a", nothing)() end },
 }
 
 -- Regression 293. The count of a lock was incremented before with_lock could undo it, and was
@@ -221,9 +221,8 @@ end)
 it("an error at any instruction of lock but its return leaves the count as it was", function()
   local lock = assert(client:lock "a")
   local incremented = {}
-  local function take() return client:lock "a" end
   repeat_while(function(n)
-    local is_interrupted, is_within = interrupt(n, "", take)
+    local is_interrupted, is_within = interrupt(n, "", lock_a)
     if is_within and lock:count() == 2 then incremented[#incremented + 1] = n end
     while lock:count() > 1 do lock:unlock() end
     return is_interrupted

@@ -11,6 +11,13 @@ local LIMIT = 5.75
 
 after_each(function() etcd:del_all(prefix) end)
 
+-- Asserts that queues of |client| fails with "unavailable" within its limit.
+local function assert_limited(client)
+  local from = wait.now()
+  assert_fails("unavailable", client:queues())
+  assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
+end
+
 -- Makes etcd compact up to its last revision before each request of |client| from number |from| to
 -- number |to|.
 local function compact_before(client, from, to)
@@ -46,25 +53,17 @@ describe("if etcd compacts while it is read,", function()
   it('queues fails with "unavailable" within its limit if it never succeeds', function()
     keep(assert(client:lock "a"))
     compact_before(client, 2, math.huge)
-    local from = wait.now()
-    assert_fails("unavailable", client:queues())
-    assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
+    assert_limited(client)
   end)
 end)
 
-describe("over a slow connection,", function()
-  local proxy
-  before_each(function() proxy = Swallow.start(etcd:endpoint()) end)
-
-  it('queues fails with "unavailable" within its limit', function()
-    local client, slow = connect(), connect { endpoints = proxy:endpoint(), elsewhere = true }
-    for i = 1, 20 do keep(assert(client:multi_lock { "a" .. i, "b" .. i })) end
-    assert.equal(40, #assert(slow:queues()))
-    proxy:slow(0.3)
-    local from = wait.now()
-    assert_fails("unavailable", slow:queues())
-    assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
-  end)
+it('over a slow connection, queues fails with "unavailable" within its limit', function()
+  local proxy = Swallow.start(etcd:endpoint())
+  local slow = connect { endpoints = proxy:endpoint(), elsewhere = true }
+  for i = 1, 20 do keep(assert(client:multi_lock { "a" .. i, "b" .. i })) end
+  assert.equal(40, #assert(slow:queues()))
+  proxy:slow(0.3)
+  assert_limited(slow)
 end)
 
 -- Regression 170. queues read 100 queues in one request, and all values below a name in one. If
