@@ -30,18 +30,16 @@ end
 
 -- Regression 254. put, delete and txn were given up after 3 s, the time of an attempt then,
 -- although their limit was longer. An attempt may take 6 s now, and the limit here is 10 s.
-for _, seconds in ipairs { SILENCE, 7 } do
-  it(("a guarded write succeeds if the only member answers after %g s"):format(seconds), function()
-    local client, locks = holding(1, { endpoints = server:endpoint() })
-    server:hold_back("Txn", -1)
-    local write = start_puts(client, locks)[1]
-    wait.eventually(function() return server:held "Txn" == 1 end)
-    wait.sleep(seconds)
-    server:tell "Txn"
-    assert.is_true((write:wait(10)))
-    assert.equal("new", (etcd:get(key(1))))
-  end)
-end
+it("a guarded write waits for a late answer as long as its limit allows", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  server:hold_back("Txn", -1)
+  local write = start_puts(client, locks)[1]
+  wait.eventually(function() return server:held "Txn" == 1 end)
+  wait.sleep(7)
+  server:tell "Txn"
+  assert.is_true((write:wait(10)))
+  assert.equal("new", (etcd:get(key(1))))
+end)
 
 it("a batch of guarded writes succeeds if the only member needs 0.8 s", function()
   local client, locks = holding(7, { endpoints = server:endpoint() })
