@@ -8,7 +8,7 @@ local proxy = Swallow.start(etcd:endpoint()) -- of a client in nginx whose TTL i
 with_nginx {
   client = false,
   init_worker = ([[
-    client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 10 })
+    client = connect { ttl = 10 }
     election = assert(client:election "boss")
     seen = 0
     assert(ngx.timer.at(0, function()
@@ -16,8 +16,7 @@ with_nginx {
       shared:set("code", select(3, client:election("nobody's"):observe():next()))
       assert(leader:resign())
     end))
-    local follower = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 2 })
-    observer = follower:election("followed"):observe()
+    observer = connect { endpoints = %q, ttl = 2 }:election("followed"):observe()
     assert(ngx.timer.at(0, function()
       local value, _, unknown_for
       repeat
@@ -25,9 +24,8 @@ with_nginx {
         followed = unknown_for and "unknown" or value
       until value == nil
     end))
-  ]]):format(etcd:endpoint(), prefix, proxy:endpoint(), prefix),
+  ]]):format(proxy:endpoint()),
   locations = {
-    ["/ping"] = [[ ngx.say "pong" ]],
     ["/observe"] = [[
       local all = {}
       for value in election:observe() do
@@ -46,7 +44,6 @@ with_nginx {
         assert(election:leader() == "nginx says")
       end)))
     ]],
-    ["/code"] = [[ ngx.say(tostring(shared:get "code")) ]],
   },
 }
 
@@ -62,8 +59,8 @@ describe("an election in nginx", function()
     local request = nginx:begin "/observe"
     local lock = assert(election:campaign "1")
     for i = 1, 3 do
-      wait.eventually(function() return nginx:get("/seen").body == i .. "\n" end, 5, i .. " seen")
-      assert.is_true(nginx:get("/ping").took < 1 + wait.SLACK)
+      nginx:await("/seen", tostring(i))
+      assert.is_true(nginx:get("/ready").took < 1 + wait.SLACK)
       assert.is_true(lock:proclaim(tostring(i + 1)))
     end
     assert.equal("1 2 3\n", request:wait(5).body)
@@ -72,12 +69,7 @@ describe("an election in nginx", function()
 
   it("is followed by a timer, so nginx requests know whether the leader is unknown", function()
     local lock = assert(connect():election "followed":campaign "1")
-    local function await(text)
-      wait.eventually(function()
-        local body = nginx:get("/followed").body
-        return body == text .. "\n", body
-      end, 10, text)
-    end
+    local function await(text) nginx:await("/followed", text, 10) end
     await "1 now"
     proxy:swallow()
     await "unknown some time ago"
@@ -90,14 +82,14 @@ describe("an election in nginx", function()
     local workers = assert(connect():election "workers")
     local observer = workers:observe()
     local first = assert(observer:next(20))
-    assert.equal("nil\n", nginx:get("/code").body)
+    assert.equal("nil", nginx:value "code")
     nginx:signal "sighup"
     local second = observer:next(20)
     -- False means that the old worker had resigned before the new one led.
     if second == false then second = observer:next(20) end
     assert.is_string(second)
     assert.are_not.equal(first, second)
-    wait.eventually(function() return nginx:get("/code").body == "premature\n" end, 5, "its end")
+    nginx:await_value("code", "premature")
     nginx:assert_no_errors()
   end)
 end)

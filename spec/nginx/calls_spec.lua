@@ -2,28 +2,9 @@
 -- while the request waits.
 -- Needs: one plain member, no sanitizer.
 
-client_options { ttl = 10 }
-local nginx, client
-
-local INIT_WORKER = ([[
-  prefix = "%s"
-  function connect(more)
-    local opts = { endpoints = "%s", prefix = "%s", ttl = 10 }
-    for field, value in pairs(more or {}) do opts[field] = value end
-    return assert(etcdlock.connect(opts))
-  end
-  client = connect()
-  -- Until another request has set it.
-  function await(flag)
-    while not shared:get(flag) do ngx.sleep(0.005) end
-  end
-]]):format(prefix, etcd:endpoint(), prefix)
+local client
 
 local LOCATIONS = {
-  ["/ping"] = [[ ngx.say "pong" ]],
-  ["/flag"] = [[ shared:set(ngx.var.arg_name, true) ngx.say "set" ]],
-  ["/flagged"] = [[ ngx.say(tostring(shared:get(ngx.var.arg_name))) ]],
-
   ["/all"] = [[
     local data = prefix .. "data"
     local told = {}
@@ -145,22 +126,14 @@ local LOCATIONS = {
   ]],
 }
 
-setup(function()
-  nginx = Nginx.start {
-    logs_errors = true, -- a lost lock
-    init_worker = INIT_WORKER,
-    locations = LOCATIONS,
-  }
-  client = connect()
-end)
+with_nginx {
+  client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 },
+  logs_errors = true, -- a lost lock
+  init_worker = ("prefix = %q"):format(prefix),
+  locations = LOCATIONS,
+}
 
-local function await_flag(name)
-  wait.eventually(function()
-    return nginx:get("/flagged?name=" .. name).body == "true\n"
-  end, 5, name)
-end
-
-local function flag(name) assert.equal("set\n", nginx:get("/flag?name=" .. name).body) end
+setup(function() client = connect { ttl = 10 } end)
 
 describe("an nginx request", function()
   it("can use with_lock, check, put, get, txn, wait_lost, queue and ping", function()
@@ -176,12 +149,12 @@ describe("an nginx request", function()
   for _, what in ipairs { "put", "check", "unlock" } do
     it("that calls " .. what .. " waits for a silent etcd; its worker serves others", function()
       local request = nginx:begin(("/then?what=%s&name=%s"):format(what, what))
-      await_flag("holds-" .. what)
+      nginx:await_value("holds-" .. what, "true")
       etcd:pause()
       local ok, failure = pcall(function()
-        flag("go-" .. what)
+        nginx:set_value("go-" .. what, "now")
         for _ = 1, 5 do
-          local ping = nginx:get "/ping"
+          local ping = nginx:get "/ready"
           assert.is_true(ping.took < 1 + wait.SLACK, ping.took)
           assert.falsy(request.done)
           wait.sleep(0.01)
@@ -197,9 +170,9 @@ describe("an nginx request", function()
 
   it('gets "unavailable" from unlock after 2 s if etcd is silent; the release follows', function()
     local request = nginx:begin "/then?what=unlock&name=silent"
-    await_flag "holds-silent"
+    nginx:await_value("holds-silent", "true")
     etcd:pause()
-    flag "go-silent"
+    nginx:set_value("go-silent", "now")
     local ok, failure = pcall(request.wait, request, 2 + wait.SLACK)
     etcd:resume()
     assert(ok, failure)
@@ -212,13 +185,13 @@ describe("an nginx request", function()
     local timed, lock = assert(client:lock "timed"), assert(client:lock "blocking")
     local request = nginx:begin "/blocking"
     etcd:await_keys(prefix .. "blocking/", 2)
-    local ping = nginx:begin "/ping"
+    local ping = nginx:begin "/ready"
     wait.sleep(0.1)
     assert.falsy(ping.done)
     assert(lock:unlock())
     assert.equal("timeout true\n", request:wait(5).body)
     assert(timed:unlock())
-    assert.equal("pong\n", ping:wait().body)
+    assert.equal("ready\n", ping:wait().body)
   end)
 
   it('gets "closed" from waits and holds of a client it closed, and can connect again', function()
@@ -234,12 +207,12 @@ describe("a lock held by one nginx request", function()
   for _, where in ipairs { "content", "log", "timer" } do
     it("is released by unlock in another request (phase: " .. where .. ")", function()
       local holder = nginx:begin("/hand_over?name=" .. where)
-      await_flag("holds-" .. where)
+      nginx:await_value("holds-" .. where, "true")
       local answer = nginx:get(("/unlock?name=%s&where=%s"):format(where, where))
       if where == "content" then assert.equal("true\n", answer.body) end
       etcd:await_keys(prefix .. where .. "/", 0)
       assert.falsy(holder.done)
-      flag("go-" .. where)
+      nginx:set_value("go-" .. where, "now")
       assert.equal("false\n", holder:wait().body)
       -- The end of the first request does not affect the next hold.
       assert(assert(client:lock(where)):unlock())
@@ -248,13 +221,11 @@ describe("a lock held by one nginx request", function()
 
   it("calls on_lost only in that request, also if another one runs first", function()
     local holder = nginx:begin "/on_lost"
-    await_flag "holds-watched"
+    nginx:await_value("holds-watched", "true")
     etcd:del((etcd:keys(prefix .. "watched/"))[1])
-    wait.eventually(function()
-      return nginx:get("/other").body == "true 0\n"
-    end, 5, "a worker that knows of it")
+    nginx:await("/other", "true 0") -- the worker knows of it
     assert.same({}, etcd:keys(prefix .. "watched/"))
-    flag "go-watched"
+    nginx:set_value("go-watched", "now")
     assert.equal("nil, false, deleted told to /on_lost\n", holder:wait().body)
   end)
 end)

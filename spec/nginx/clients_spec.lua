@@ -8,13 +8,8 @@ describe("in nginx,", function()
   local DROPPED = 7
 
   with_nginx {
-    init_worker = ([[
-      etcdlock = require "etcdlock"
-      function connect()
-        return assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5 })
-      end
-      clients = {}
-    ]]):format(etcd:endpoint(), prefix),
+    client = false,
+    init_worker = "clients = {}",
     locations = {
       -- Makes clients that hold a lock each, and keeps them.
       ["/connect"] = [[
@@ -29,8 +24,6 @@ describe("in nginx,", function()
         clients[1].client:close()
         ngx.say "closed"
       ]],
-      ["/closing"] = [[ ngx.say(shared:get "closing") ]],
-      ["/ping"] = [[ ngx.say "pong" ]],
       ["/drop"] = [[
         clients = {}
         local core = require "etcdlock.core"
@@ -57,8 +50,8 @@ describe("in nginx,", function()
     assert.equal("connected\n", nginx:get("/connect?count=1").body)
     etcd:pause()
     local closing = nginx:begin "/close"
-    wait.eventually(function() return nginx:get("/closing").body == "1\n" end, 5, "it closes")
-    assert.equal("pong\n", nginx:get("/ping").body)
+    nginx:await_value("closing", "1")
+    assert.equal("ready\n", nginx:get("/ready").body)
     assert.falsy(closing.done)
     assert.equal("closed\n", closing:wait(5).body)
   end)
@@ -90,16 +83,13 @@ describe("in nginx,", function()
   local nginx
 
   before_each(function()
-    nginx = Nginx.start {
-      init_worker = ([[
-        etcdlock = require "etcdlock"
+    nginx = start_nginx {
+      client = false,
+      init_worker = [[
         function use_and_drop(n)
-          for i = 1, n do
-            local client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 60 })
-            assert(client:lock("a")):unlock()
-          end
+          for _ = 1, n do assert(connect { ttl = 60 }:lock "a"):unlock() end
         end
-      ]]):format(etcd:endpoint(), prefix),
+      ]],
       locations = {
         ["/one"] = [[ use_and_drop(1) ngx.say "dropped" ]],
         ["/several"] = [[ use_and_drop(5) ngx.say "dropped" ]],
@@ -109,7 +99,7 @@ describe("in nginx,", function()
             shared:set("dropped", 1)
             while not ngx.worker.exiting() do ngx.sleep(0.1) end
           end)
-          while not shared:get "dropped" do ngx.sleep(0.001) end
+          await "dropped"
           ngx.say "dropped"
         ]],
       },
@@ -143,22 +133,14 @@ describe("in nginx", function()
   local nginx
 
   local function start(options)
-    nginx = Nginx.start {
+    nginx = start_nginx {
+      client = false,
       locations = {
         ["/lock"] = ([[
-          local client = assert(etcdlock.connect {
-            endpoints = %q, prefix = %q, ttl = 60, %s
-          })
-          local lock = assert(client:lock("a", { timeout = 60 }))
+          local lock = assert(connect { ttl = 60, %s }:lock("a", { timeout = 60 }))
           ngx.say(tostring(lock:unlock()))
-        ]]):format(etcd:endpoint(), prefix, options),
-        ["/told"] = [[ ngx.say(tostring(shared:get "told")) ]],
-        ["/closing"] = ([[
-          for _ = 1, 10 do
-            local client = assert(etcdlock.connect { endpoints = %q })
-            client:close()
-          end
-        ]]):format(etcd:endpoint()),
+        ]]):format(options),
+        ["/closing"] = [[ for _ = 1, 10 do connect():close() end ]],
       },
     }
   end
@@ -194,7 +176,7 @@ describe("in nginx", function()
       if event.event == "many_clients" then shared:set("told", event.count) end
     end]]
     ask_many()
-    assert.is_true(tonumber(nginx:get("/told").body) >= 8)
+    assert.is_true(tonumber(nginx:value "told") >= 8)
     assert.equal(0, count_warnings(nginx))
   end)
 end)

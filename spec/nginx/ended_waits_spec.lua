@@ -8,38 +8,13 @@ local WORKERS, RELOADS = 2, 3
 local nginx
 
 local function start(run)
-  nginx = Nginx.start {
+  nginx = start_nginx {
     workers = WORKERS,
-    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
     init_worker = ([[
       function note(what) shared:incr(what, 1, 0) end
       assert(ngx.timer.at(0, function() %s end))
     ]]):format(run),
-    locations = { ["/told"] = [[ ngx.say(tostring(shared:get(ngx.var.arg_of))) ]] },
   }
-end
-
-local function told(of) return (nginx:get("/told?of=" .. of).body:gsub("\n$", "")) end
-
-local function await_told(of, expected)
-  wait.eventually(function()
-    local value = told(of)
-    return value == expected, value
-  end, 5, of .. ": " .. expected)
-end
-
--- Reloads nginx, and waits until all old workers have exited.
-local function reload()
-  local old = {}
-  for _, pid in ipairs(nginx:workers()) do old[pid] = true end
-  nginx:signal "sighup"
-  wait.eventually(function()
-    local left, new = 0, 0
-    for _, pid in ipairs(nginx:workers()) do
-      if old[pid] then left = left + 1 else new = new + 1 end
-    end
-    return left == 0 and new == WORKERS, ("%d old, %d new"):format(left, new)
-  end, 5, "the new workers only")
 end
 
 it("the lock wait of a timer ends when its worker exits, and no exiting worker "
@@ -54,14 +29,14 @@ it("the lock wait of a timer ends when its worker exits, and no exiting worker "
     assert(lock:unlock())
   ]]
   for i = 1, RELOADS do
-    await_told("elected", tostring(i))
-    reload()
+    nginx:await_value("elected", tostring(i))
+    nginx:reload()
   end
-  await_told("elected", tostring(RELOADS + 1))
-  assert.equal("nil", told "late")
+  nginx:await_value("elected", tostring(RELOADS + 1))
+  assert.equal("nil", nginx:value "late")
   -- Each reload ends three calls: the wait of one worker, and two more calls of the worker that
   -- held the lock.
-  assert.equal(tostring(3 * RELOADS), told "premature")
+  assert.equal(tostring(3 * RELOADS), nginx:value "premature")
 end)
 
 it('wait_lost in a timer ends with "premature" when its worker exits', function()
@@ -71,15 +46,15 @@ it('wait_lost in a timer ends with "premature" when its worker exits', function(
     note(select(3, lock:wait_lost()))
     assert(lock:unlock())
   ]]
-  await_told("holds", tostring(WORKERS))
-  reload()
-  assert.equal(tostring(WORKERS), told "premature")
+  nginx:await_value("holds", tostring(WORKERS))
+  nginx:reload()
+  assert.equal(tostring(WORKERS), nginx:value "premature")
 end)
 
 -- Regression 109. If a lock was lost just before its nginx request began to wait for another lock,
 -- the on_lost function of the lost lock was called only when that wait ended.
 it("a loss at the begin of a wait is reported during the wait", function()
-  nginx = Nginx.start {
+  nginx = start_nginx {
     client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 60 },
     locations = {
       ["/wait"] = [[

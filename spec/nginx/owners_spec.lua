@@ -18,20 +18,16 @@ describe("in nginx,", function()
         ]],
         content = [[
           ngx.say "x"
-          while not shared:get "go" do ngx.sleep(0.005) end
+          await "go"
         ]],
         log = [[ ngx.ctx.lock:unlock() ]],
       },
-      ["/holds"] = [[ ngx.say(tostring(shared:get "holds")) ]],
-      ["/go"] = [[ shared:set("go", true) ngx.say "went" ]],
       ["/same_owner"] = [[
         ngx.say(tostring((client:try_lock("filter", { owner = "job" }))), " ",
           select(3, client:lock("filter", { owner = "job", timeout = 0.1 })))
       ]],
       ["/untied"] = [[
-        local blocking = assert(etcdlock.connect {
-          endpoints = client._endpoints, prefix = client._prefix, loop = "none",
-        })
+        local blocking = connect { loop = "none" }
         local one = assert(blocking:lock("untied", { owner = "job" }))
         local two = assert(blocking:lock("untied", { owner = "job" }))
         local function take()
@@ -48,9 +44,9 @@ describe("in nginx,", function()
 
   it("a request does not share the hold of another with the same owner", function()
     local request = nginx:begin "/filter"
-    wait.eventually(function() return nginx:get("/holds").body == "true\n" end, 5, "it holds")
+    nginx:await_value("holds", "true")
     assert.equal("nil timeout\n", nginx:get("/same_owner").body)
-    assert.equal("went\n", nginx:get("/go").body)
+    nginx:set_value("go", "now")
     assert.equal("x\n", request:wait(5).body)
   end)
 

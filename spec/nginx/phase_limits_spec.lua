@@ -13,8 +13,7 @@ describe("in nginx,", function()
       function note(...)
         local told = { ... }
         for i = 1, select("#", ...) do told[i] = tostring(told[i]) end
-        local line = table.concat(told, " ")
-        shared:incr(line, 1, 0)
+        shared:incr(table.concat(told, " "), 1, 0)
       end
     ]],
     locations = {
@@ -100,7 +99,6 @@ describe("in nginx,", function()
           if lock then lock:unlock() end
         ]],
       },
-      ["/ping"] = [[ ngx.say "pong" ]],
       ["/told"] = [[ ngx.say(shared:lpop "tries" or "nothing") ]],
     },
   }
@@ -121,7 +119,7 @@ describe("in nginx,", function()
     finally(function() etcd:resume() end)
     local from = wait.now()
     for _ = 1, COUNT do nginx:get "/try" end
-    assert.equal("pong\n", nginx:get("/ping").body)
+    assert.equal("ready\n", nginx:get("/ready").body)
     local all = wait.now() - from
     local took, code, message = next_try()
     assert.equal("unavailable", code)
@@ -152,7 +150,7 @@ describe("in nginx,", function()
 
   setup(function()
     etcd = Etcd.start()
-    nginx = Nginx.start {
+    nginx = start_nginx {
       client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
       init_worker = [[
         resty_lock = require "resty.etcdlock"
@@ -213,7 +211,6 @@ describe("in nginx,", function()
           ngx.say(select(2, other:lock "fresh"))
           ngx.thread.wait(thread)
         ]]):format(etcd:endpoint(), prefix),
-        ["/told"] = [[ ngx.say(shared:get(ngx.var.arg_of) or "nothing") ]],
       },
     }
   end)
@@ -240,8 +237,8 @@ describe("in nginx,", function()
         assert.equal("done\n", nginx:get(path).body)
         local told
         wait.eventually(function()
-          told = nginx:get("/told?of=" .. phase).body
-          return told ~= "nothing\n"
+          told = nginx:value(phase)
+          return told ~= "nil"
         end, 5, phase)
         lines = {}
         for line in told:gmatch "[^\n]+" do lines[#lines + 1] = line end
@@ -261,8 +258,7 @@ end)
 -- Regression 108. A coroutine in header_filter_by_lua can yield, but has no cosockets. In such a
 -- coroutine, each call that had to wait raised nginx's error "API disabled".
 it('a call in a coroutine of a filter phase returns "context"', function()
-  local nginx = Nginx.start {
-    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+  local nginx = start_nginx {
     init = [[
       function try_all(phase)
         coroutine.wrap(function()
@@ -285,11 +281,10 @@ it('a call in a coroutine of a filter phase returns "context"', function()
         header_filter = [[ try_all "header_filter" ]],
         body_filter = [[ try_all "body_filter" ]],
       },
-      ["/told"] = [[ ngx.say(shared:get "header_filter", ", ", shared:get "body_filter") ]],
-      ["/stats"] = [[ local now = client:stats() ngx.say(now.held + now.waiting) ]],
     },
   }
   assert.equal("done\n", nginx:get("/filters").body)
-  assert.equal("context context context, context context context\n", nginx:get("/told").body)
-  assert.equal("0\n", nginx:get("/stats").body)
+  assert.equal("context context context", nginx:value "header_filter")
+  assert.equal("context context context", nginx:value "body_filter")
+  assert.equal("0 0\n", nginx:get("/stats").body)
 end)

@@ -20,18 +20,15 @@ end
 local CERTIFICATE, certificate_port = tls_server "ssl_certificate"
 local HELLO, hello_port = tls_server "ssl_client_hello"
 
-local INIT = ([[
+local INIT = [[
   ffi = require "ffi"
   ffi.cdef "int usleep(unsigned microseconds);"
-  function connect()
-    return etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 }
-  end
   -- What a phase can do, told in a line: a wait, a question, a try, an unlock.
   function try_all(name)
     local told = {}
     local lock, message, code = client:lock(name .. "/wait", { timeout = 10 })
     told[1] = lock and "held" or code
-    told[2] = message and message:match "%%((.-)[%%);]" or "-"
+    told[2] = message and message:match "%((.-)[%);]" or "-"
     told[3] = select(3, client:with_lock(name .. "/with", function() return 1 end)) or "ran"
     told[4] = select(3, client:ping()) or "pong"
     -- Where nginx can't wait etcd is given 100 ms, which a busy machine may not keep.
@@ -53,7 +50,7 @@ local INIT = ([[
     for i = 1, 8 do told[i] = tostring(told[i]) end
     shared:set(name, table.concat(told, "|"))
   end
-]]):format(etcd:endpoint(), prefix)
+]]
 
 -- The results that try_all stores in a phase that can wait.
 local WAITED = "held|-|ran|pong|held|-|yes|released"
@@ -63,7 +60,6 @@ local WAITED = "held|-|ran|pong|held|-|yes|released"
 local REFUSED = "context|%s|context|context|held|context|yes|released"
 
 local LOCATIONS = {
-  ["/told"] = [[ ngx.say(shared:get(ngx.var.arg_name) or "nothing") ]],
   ["/connect"] = [[ ngx.say(shared:get "connect", " ", shared:get "default") ]],
 
   ["/rewrite"] = {
@@ -233,9 +229,15 @@ with_nginx {
   locations = LOCATIONS,
 }
 
-local function told(name) return (nginx:get("/told?name=" .. name).body:gsub("\n$", "")) end
+local function assert_waited(name)
+  assert.equal(WAITED, (nginx:value(name):gsub("|[%d.]+|", "|nil|")))
+end
 
-local function assert_waited(name) assert.equal(WAITED, (told(name):gsub("|[%d.]+|", "|nil|"))) end
+-- Waits until the value |name| is there, and returns it.
+local function told(name)
+  wait.eventually(function() return nginx:value(name) ~= "nil" end, 5, name)
+  return nginx:value(name)
+end
 
 -- Returns what the TLS server on port |at| answers.
 local function get_over_tls(at)
@@ -267,7 +269,7 @@ describe("where nginx can yield,", function()
 
   it("a timer waits for a lock and for answers of etcd", function()
     nginx:get "/timer"
-    wait.eventually(function() return told "timer" ~= "nothing" end, 5, "the timer")
+    told "timer"
     assert_waited "timer"
     -- try_all does not unlock the lock that it waited for; the end of the timer releases it.
     etcd:await_keys(prefix .. "timer", 0)
@@ -283,7 +285,6 @@ describe("where nginx cannot yield,", function()
     it(phase .. '_by_lua gets "context" for a wait; try_lock and unlock work', function()
       local answer = nginx:get(path)
       assert.is_string(answer.status and answer.body, answer.failure)
-      wait.eventually(function() return told(phase) ~= "nothing" end, 5, phase)
       assert.equal(REFUSED:format("this is " .. phase .. "_by_lua"), told(phase))
       etcd:await_keys(prefix .. phase .. "/", 0)
     end)
@@ -294,7 +295,7 @@ describe("where nginx cannot yield,", function()
   it("each call does what doc/nginx.md says", function()
     wait.eventually(function()
       nginx:get "/calls"
-      return told "calls" ~= "nothing"
+      return nginx:value "calls" ~= "nil"
     end, 10, "answers of etcd in 100 ms each")
     local expected = {}
     for outcome, calls in pairs {
@@ -323,7 +324,6 @@ describe("where nginx cannot yield,", function()
   it('ssl_session_fetch_by_lua gets "context" for a wait', function()
     local ask = "printf R | openssl s_client -tls1_2 -no_ticket -reconnect -connect 127.0.0.1:"
     proc.run { "sh", "-c", ask .. certificate_port }
-    wait.eventually(function() return told "ssl_session_fetch" ~= "nothing" end, 5, "the phase")
     assert.equal(REFUSED:format "this is ssl_session_fetch_by_lua", told "ssl_session_fetch")
     etcd:await_keys(prefix .. "ssl_session_fetch/", 0)
   end)

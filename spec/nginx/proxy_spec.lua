@@ -14,20 +14,21 @@ end
 local LOCATIONS = {
   ["/upstream"] = { conf = "lua_check_client_abort off;", content = [[
     shared:incr("working", 1, 0)
-    while not shared:get "may_end" do ngx.sleep(0.01) end
+    await "may_end"
     shared:incr("working", -1)
     ngx.say "done"
   ]] },
   ["/plain"] = proxied("60s", ""),
   ["/impatient"] = proxied("100ms", ""),
   ["/patient"] = proxied("60s", "proxy_ignore_client_abort on; lua_check_client_abort off;"),
-  ["/working"] = [[ ngx.say(shared:get "working" or 0) ]],
   ["/let"] = [[ shared:set("may_end", ngx.var.arg_it == "go" or nil) ]],
 }
 
-with_nginx { logs_errors = true, locations = LOCATIONS }
+with_nginx {
+  logs_errors = true, init = [[ shared:set("working", 0) ]], locations = LOCATIONS,
+}
 
-local function working() return tonumber(nginx:get("/working").body) end
+local function working() return tonumber(nginx:value "working") end
 
 local function available() return connect():semaphore("proxied", 1):available() end
 

@@ -4,8 +4,7 @@
 -- message then named a lack of descriptors, and asked for more of them.
 it('if nginx refuses to send on the wake-up connection, the message says so',
   function()
-    local nginx = Nginx.start {
-      client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+    local nginx = start_nginx {
       locations = {
         ["/refused"] = [[
           local make = ngx.socket.tcp

@@ -6,12 +6,11 @@
 describe("in nginx", function()
   with_nginx {
     client = false, logs_errors = true,
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
-        log = function(event)
-          if event.level == "warn" then ngx.log(ngx.WARN, tostring(event)) end
-        end })
-    ]]):format(suite.endpoint(), prefix),
+    init_worker = [[
+      client = connect { log = function(event)
+        if event.level == "warn" then ngx.log(ngx.WARN, tostring(event)) end
+      end }
+    ]],
     locations = {
       ["/nested"] = [[
         local first, second = ngx.var.arg_first, ngx.var.arg_second
@@ -50,8 +49,7 @@ describe("in nginx", function()
 
   it("a wait with timeout = math.huge has no limit, and is logged with the holder after 10 s",
     function()
-      local holder = connect()
-      local held = assert(holder:lock("c", { value = "nightly report" }))
+      local held = assert(connect():lock("c", { value = "nightly report" }))
       local waiting = nginx:begin "/lock?name=c"
       local text = ('lock "%sc": still waiting after 1[%%d.]+ s; holder[^:]*: pid %d on '
         .. '[^ ]+, queued since [%%d-]+ [%%d:]+, value "nightly report"')
@@ -59,7 +57,6 @@ describe("in nginx", function()
       wait.eventually(function() return nginx:log():find(text) end, 20, "the wait in the log")
       assert(held:unlock())
       assert.equal("true nil nil\n", waiting:wait(10).body)
-      holder:close()
     end)
 end)
 
@@ -71,11 +68,9 @@ describe("in nginx, the traceback of an error inside with_lock", function()
 
   -- Starts nginx; |options| are more options of connect.
   local function start(options)
-    nginx = Nginx.start {
-      logs_errors = true,
-      init_worker = ([[
-        client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5, %s })
-      ]]):format(suite.endpoint(), prefix, options),
+    nginx = start_nginx {
+      client = false, logs_errors = true,
+      init_worker = ("client = connect { %s }"):format(options),
       locations = {
         ["/nested"] = [[
           local function deep_down() error "on purpose" end
@@ -95,7 +90,6 @@ describe("in nginx, the traceback of an error inside with_lock", function()
           end)
           ngx.say(tostring(ok), " ", tostring(caught == failure), " ", client:stats().held)
         ]],
-        ["/told"] = [[ ngx.say(shared:get "told") ]],
       },
     }
   end
@@ -119,16 +113,15 @@ describe("in nginx, the traceback of an error inside with_lock", function()
     end]]
     nginx:get "/nested"
     assert.matches("^" .. prefix .. "b: .*on purpose\nstack traceback:\n.*in function 'deep_down'",
-      nginx:get("/told").body)
+      nginx:value "told")
     assert.equal(0, count "the function of with_lock raised an error")
   end)
 end)
 
 -- Regression 173. A lock that was lost in nginx left no trace if the client had no option `log`.
 it("in nginx, a lost lock is in the error log with the level error", function()
-  local nginx = Nginx.start {
+  local nginx = start_nginx {
     logs_errors = true,
-    client = { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 },
     locations = {
       ["/hold"] = [[
         local lock = assert(client:lock "lost")
@@ -155,9 +148,8 @@ end)
 -- Regression 201. A leaked lock was in the error log with the level warn, which nginx drops by
 -- default.
 it("in nginx, a leaked lock is in the error log with the level error", function()
-  local nginx = Nginx.start {
+  local nginx = start_nginx {
     logs_errors = true,
-    client = { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 },
     locations = {
       ["/leak"] = [[
         assert(client:lock "forgotten")

@@ -7,12 +7,6 @@ local client
 local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
 
 local LOCATIONS = {
-  ["/ping"] = [[ ngx.say "pong" ]],
-  ["/stats"] = [[
-    local stats = client:stats()
-    ngx.say(stats.held, " ", stats.waiting)
-  ]],
-
   ["/counts"] = [[ ngx.say(shared:get "came" or 0, " ", shared:get "granted" or 0) ]],
 
   -- Takes the lock |name| and holds it for |hold| seconds, 3600 by default.
@@ -46,7 +40,7 @@ local LOCATIONS = {
       while client:stats().waiting == 0 do ngx.sleep(0.005) end
       ngx.thread.kill(thread)
     elseif way == "exec" then
-      ngx.exec "/ping"
+      ngx.exec "/ready"
     end
   ]],
 }
@@ -59,16 +53,8 @@ local function options(ttl, lock_delay)
 end
 
 local function start(more)
-  local opts = { client = options(10), locations = LOCATIONS, logs_errors = true }
-  for field, value in pairs(more or {}) do opts[field] = value end
-  return Nginx.start(opts)
-end
-
-local function await_stats(nginx, stats, seconds)
-  wait.eventually(function()
-    local body = nginx:get("/stats").body
-    return body == stats .. "\n", body
-  end, seconds, stats .. " held and waiting")
+  return start_nginx(clients.with(
+    { client = options(10), locations = LOCATIONS, logs_errors = true }, more))
 end
 
 -- Waits until an nginx request takes and keeps the lock |name|. Tries again if a request loses the
@@ -99,10 +85,10 @@ describe("an nginx request that its HTTP client aborts", function()
     for _ = 1, 3 do
       local requests = {}
       for i = 1, 200 do requests[i] = nginx:begin "/hold?name=a" end
-      await_stats(nginx, "0 200", 10)
+      nginx:await("/stats", "0 200", 10)
       etcd:await_keys(prefix .. "a/", 2)
       for i = 1, 200 do requests[i]:abort() end
-      await_stats(nginx, "0 0")
+      nginx:await("/stats", "0 0")
       etcd:await_keys(prefix .. "a/", 1)
       wait.eventually(function()
         local usage = Nginx.usage(pid)
@@ -121,7 +107,7 @@ describe("the locks of an nginx request", function()
       local blocker = assert(client:lock(way .. "/held"))
       nginx:get(("/end?way=%s&name=%s"):format(way, way))
       assert(blocker:unlock())
-      await_stats(nginx, "0 0")
+      nginx:await("/stats", "0 0")
       etcd:await_keys(prefix .. way .. "/", 0)
     end)
   end
@@ -133,15 +119,8 @@ describe("the wake-up socket of an nginx worker", function()
     local request = nginx:begin "/hold?name=a&hold=1"
     etcd:await_keys(prefix .. "a/", 1)
     nginx:await_no_files()
-    local pid, found = nginx:workers()[1], nil
-    local scan = assert(uv.fs_scandir(("/proc/%d/fd"):format(pid)))
-    for fd in function() return uv.fs_scandir_next(scan) end do
-      local path = ("/proc/%d/fd/%s"):format(pid, fd)
-      if (uv.fs_readlink(path) or ""):find "/etcdlock%-%w+/wake" then found = path end
-    end
-    assert.is_string(found)
     local pipe, answer = uv.new_pipe(false), nil
-    pipe:connect(found, function(failure)
+    pipe:connect(assert(next(nginx:wake_sockets())), function(failure)
       if failure then answer = failure return end
       pipe:read_start(function(reading, data) answer = data or reading or "turned away" end)
     end)
@@ -155,7 +134,7 @@ end)
 describe("nginx", function()
   it(("serves every request while it reloads %d times under load"):format(RELOADS), function()
     local nginx = start { workers = 2 }
-    local requests, answers = {}, 0
+    local requests, answers, before = {}, 0, nil
     local function go_on()
       for i = 1, 8 do
         if requests[i] and requests[i].done then
@@ -165,20 +144,11 @@ describe("nginx", function()
         end
         requests[i] = requests[i] or nginx:begin "/hold?name=load&hold=0.002"
       end
+      return answers > before + 20
     end
     for _ = 1, RELOADS do
-      local old = {}
-      for _, pid in ipairs(nginx:workers()) do old[pid] = true end
-      local before = answers
-      nginx:signal "sighup"
-      wait.eventually(function()
-        go_on()
-        local left, new = 0, 0
-        for _, pid in ipairs(nginx:workers()) do
-          if old[pid] then left = left + 1 else new = new + 1 end
-        end
-        return left == 0 and new == 2 and answers > before + 20, left .. " old workers"
-      end, 15, "new workers and answers")
+      before = answers
+      nginx:reload(go_on, 15)
     end
     for i = 1, 8 do if requests[i] then requests[i]:wait() end end
     etcd:await_keys(prefix .. "load/", 0)
@@ -249,8 +219,8 @@ describe("nginx", function()
       client = false,
       http = "lua_code_cache off;",
       locations = {
-        ["/vm"] = ([[
-          local client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s" })
+        ["/vm"] = [[
+          local client = connect()
           kept = client -- a global of the Lua state of the request
           local lock = assert(client:lock "vm")
           ngx.sleep(0.005)
@@ -260,7 +230,7 @@ describe("nginx", function()
             client:close()
           end
           ngx.say "held"
-        ]]):format(etcd:endpoint(), prefix),
+        ]],
       },
     }
     local pid, requests = nginx:workers()[1], {}

@@ -339,8 +339,6 @@ describe("resty.etcdlock unlike lua-resty-lock:", function()
   tell(more)
 
   it("a request waits for a lock that a client outside nginx holds", function()
-    local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-    finally(function() client:close() end)
     local lock = assert(client:lock "shared/shared")
     assert.equal("nil timeout\n", nginx:get("/try?key=shared").body)
     local request = nginx:begin "/held"
@@ -353,7 +351,7 @@ describe("resty.etcdlock unlike lua-resty-lock:", function()
 
   it("a lock that a request does not unlock ends with the request", function()
     assert.equal("0\n", nginx:get("/left").body)
-    wait.eventually(function() return nginx:get("/try?key=left").body == "0\n" end, 5, "released")
+    nginx:await("/try?key=left", "0")
   end)
 end)
 
@@ -379,10 +377,9 @@ describe("lock of resty.etcdlock", function()
           elseif not elapsed then
             return ngx.say("stale, ", detail or "and somebody fetches it")
           end
-          while ngx.var.arg_until and not shared:get(ngx.var.arg_until) do ngx.sleep(0.01) end
+          if ngx.var.arg_until then await(ngx.var.arg_until) end
           ngx.say("fresh, ", lock:unlock())
         ]],
-        ["/go"] = [[ shared:set("go", true) ngx.say "went" ]],
       },
     }
   end)
@@ -403,17 +400,17 @@ describe("lock of resty.etcdlock", function()
       assert.matches("^stale, ", body)
       return body == "stale, and somebody fetches it\n", body
     end, 5, "a wait in which etcd answers")
-    assert.equal("went\n", own:get("/go").body)
+    own:set_value("go", "now")
     assert.equal("fresh, 1\n", request:wait(5).body)
     etcd:pause()
     assert_stale()
     etcd:resume()
-    wait.eventually(function() return own:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
+    own:await("/cached", "fresh, 1")
     etcd:kill()
     assert_stale()
     assert_stale()
     etcd:restart()
-    wait.eventually(function() return own:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
+    own:await("/cached", "fresh, 1")
   end)
 end)
 

@@ -16,14 +16,13 @@ describe("in nginx,", function()
         for i = 1, tonumber(ngx.var.arg_count) do
           locks[i] = assert(client:lock(ngx.var.arg_name .. "/" .. i))
         end
-        while not shared:get("release " .. ngx.var.arg_name) do ngx.sleep(0.01) end
+        await("release-" .. ngx.var.arg_name)
         for _, lock in ipairs(locks) do
           assert(lock:held())
           assert(lock:unlock())
         end
         ngx.say "released"
       ]],
-      ["/release"] = [[ shared:set("release " .. ngx.var.arg_name, 1) ngx.say "told" ]],
       -- Ends a light thread that waits for a lock, while its request holds two other locks.
       ["/kill"] = [[
         local first = assert(client:lock "kill/1")
@@ -52,7 +51,7 @@ describe("in nginx,", function()
     etcd:await_keys(prefix .. "many/", COUNT)
     local added = descriptors() - before
     assert.is_true(added < 10, added)
-    for _, name in ipairs { "many", "one" } do nginx:get("/release?name=" .. name) end
+    for _, name in ipairs { "many", "one" } do nginx:set_value("release-" .. name, "now") end
     assert.equal("released\n", many:wait().body)
     assert.equal("released\n", one:wait().body)
   end)
@@ -68,7 +67,7 @@ describe("in nginx,", function()
     local holder = nginx:begin "/hold?name=taken&count=1"
     etcd:await_keys(prefix .. "taken/", 1)
     assert.equal("true true\n", nginx:get("/kill").body)
-    nginx:get "/release?name=taken"
+    nginx:set_value("release-taken", "now")
     assert.equal("released\n", holder:wait().body)
   end)
 end)
@@ -113,12 +112,7 @@ describe("in nginx,", function()
     },
   }
 
-  local function await_waiting(text)
-    wait.eventually(function()
-      local body = nginx:get("/waiting").body
-      return body == text .. "\n", body
-    end, 5, "waits: " .. text)
-  end
+  local function await_waiting(text) nginx:await("/waiting", text) end
 
   it("requests with owners of the same name wait for a lock in turn", function()
     local held = assert(connect():lock "a")
@@ -174,15 +168,14 @@ describe("in nginx,", function()
 
   setup(function()
     server = clients.scripted()
-    nginx = Nginx.start {
+    nginx = start_nginx {
       client = { endpoints = server:endpoint(), prefix = prefix, ttl = 60 },
       locations = {
         ["/lock"] = [[
           shared:delete "unlock"
           local first = assert(client:lock "a")
           local other = ngx.thread.spawn(function()
-            while not shared:get "unlock" do ngx.sleep(0.001) end
-            shared:set("unlock", "begins")
+            await "unlock"
             first:unlock()
           end)
           local lock = assert(client:lock("b", { owner = {} }))
@@ -193,8 +186,6 @@ describe("in nginx,", function()
           ngx.say(was_waiting, " ", (lock:held()))
           lock:unlock()
         ]],
-        ["/unlock"] = [[ shared:set("unlock", "now") ngx.say "told" ]],
-        ["/unlocks"] = [[ ngx.say(shared:get "unlock") ]],
       },
     }
   end)
@@ -209,7 +200,7 @@ describe("in nginx,", function()
       local request = nginx:begin "/lock"
       etcd:await_keys(prefix .. "b/", 2)
       server:hold_back "Txn"
-      nginx:get "/unlock"
+      nginx:set_value("unlock", "now")
       wait.eventually(function() return server:held "Txn" == 1 end, 5, "the delete")
       assert.is_true(held:unlock())
       local body = request:wait().body
@@ -228,12 +219,12 @@ describe("in nginx,", function()
   with_nginx {
     client = false,
     locations = {
-      ["/client"] = ([[
-        client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5 })
+      ["/client"] = [[
+        client = connect()
         local asked = assert(client:lock_async "a")
         repeat ngx.sleep(0.001) until asked:step()
         ngx.say "connected"
-      ]]):format(etcd:endpoint(), prefix),
+      ]],
       ["/close"] = [[
         shared:set("code", nil)
         local closing = ngx.thread.spawn(function() client:close() end)

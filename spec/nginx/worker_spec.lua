@@ -2,28 +2,20 @@
 -- requests meanwhile.
 -- Needs: one plain member, no sanitizer.
 
-local OPTIONS = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
-client_options(OPTIONS)
-local nginx, client
+client_options { ttl = 5 }
+local client
 
 local INIT_WORKER = [[
   function refused(message, code) ngx.say("refused ", code, " ", message) end
 ]]
 
 local LOCATIONS = {
-  ["/ping"] = [[ ngx.say "pong" ]],
-
   ["/lock"] = [[
     local args = ngx.req.get_uri_args()
     local lock, message, code = client:lock(args.name, { timeout = tonumber(args.timeout) })
     if not lock then return refused(message, code) end
     ngx.say("held ", lock:token())
     assert(lock:unlock())
-  ]],
-
-  ["/stats"] = [[
-    local stats = client:stats()
-    ngx.say(stats.held, " ", stats.waiting)
   ]],
 
   -- Answers four numbers: the place of the request in the order of arrival, its place in the order
@@ -40,17 +32,9 @@ local LOCATIONS = {
   ]],
 }
 
-setup(function()
-  nginx = Nginx.start { client = OPTIONS, init_worker = INIT_WORKER, locations = LOCATIONS }
-  client = connect()
-end)
+with_nginx { init_worker = INIT_WORKER, locations = LOCATIONS }
 
-local function await_waiting(count, seconds)
-  wait.eventually(function()
-    local body = nginx:get("/stats").body
-    return tonumber(body:match " (%d+)") == count, body
-  end, seconds, count .. " requests wait")
-end
+setup(function() client = connect() end)
 
 -- Holds |name| in this process until the returned function is called or the test ends.
 local function hold(name)
@@ -68,11 +52,11 @@ describe("an nginx request", function()
   it('gets "unavailable" if etcd is silent, and its worker serves others meanwhile', function()
     etcd:pause()
     local answer = nginx:begin "/lock?name=a&timeout=3"
-    local ping = nginx:get "/ping"
+    local ping = nginx:get "/ready"
     local was_done = answer.done
     answer:wait(3 + wait.SLACK)
     etcd:resume()
-    assert.matches("^pong", ping.body)
+    assert.matches("^ready", ping.body)
     assert.falsy(was_done, ping.took)
     assert.matches("^refused unavailable", answer.body)
   end)
@@ -83,12 +67,12 @@ describe("waiting requests of one nginx worker", function()
     local release = hold "crowd"
     local COUNT, requests = 500, {}
     for i = 1, COUNT do requests[i] = nginx:begin "/turn" end
-    await_waiting(COUNT, 15)
+    nginx:await("/stats", "0 " .. COUNT, 15)
 
     local until_, pings, slowest = wait.now() + 2, 0, 0
     repeat
-      local ping = nginx:get "/ping"
-      assert.equal("pong\n", ping.body)
+      local ping = nginx:get "/ready"
+      assert.equal("ready\n", ping.body)
       pings, slowest = pings + 1, math.max(slowest, ping.took)
       wait.sleep(0.01)
     until wait.now() >= until_ and pings >= 20
@@ -115,7 +99,7 @@ describe("waiting requests of one nginx worker", function()
       local release = hold "many"
       local before, requests = Nginx.usage(pid), {}
       for i = 1, 100 do requests[i] = nginx:begin "/lock?name=many" end
-      await_waiting(100, 10)
+      nginx:await("/stats", "0 100", 10)
       local during = Nginx.usage(pid)
       assert.equal(before.threads, during.threads)
       -- Each request has three sockets: its HTTP connection, and both ends of its wake-up
@@ -131,8 +115,8 @@ end)
 -- requests that wait. Returns how many got the lock (held), got "nomem" (refused), or were
 -- ended by nginx (cut).
 local function crowd_out(count, opts)
-  opts.client, opts.init_worker, opts.locations = OPTIONS, INIT_WORKER, LOCATIONS
-  local small = Nginx.start(opts)
+  opts.init_worker, opts.locations = INIT_WORKER, LOCATIONS
+  local small = start_nginx(opts)
   -- This request connects the worker to etcd before descriptors run out.
   assert.matches("^held", small:get("/lock?name=room").body)
   local release, requests, answers = hold "room", {}, { held = 0, refused = 0, cut = 0 }
@@ -159,7 +143,7 @@ local function crowd_out(count, opts)
     end
   end
   etcd:await_keys(prefix .. "room/", 0)
-  assert.equal("pong\n", small:get("/ping").body)
+  assert.equal("ready\n", small:get("/ready").body)
   assert.equal(pid, small:workers()[1])
   assert.is_true(cpu < 0.3, cpu .. " s of CPU in 1 s")
   -- How many requests fit depends on which descriptors are opened first: those of the HTTP clients

@@ -4,14 +4,13 @@
 describe("the log function in nginx", function()
   with_nginx {
     client = false, logs_errors = true,
-    init_worker = ([[
+    init_worker = [[
       local json = require "dkjson"
-      client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
-        log = function(event)
-          shared:rpush("told", json.encode(event))
-          if event.name:find "sleepy$" then ngx.sleep(0.001) end
-        end })
-    ]]):format(suite.endpoint(), prefix),
+      client = connect { log = function(event)
+        shared:rpush("told", json.encode(event))
+        if event.name:find "sleepy$" then ngx.sleep(0.001) end
+      end }
+    ]],
     locations = {
       ["/lock"] = [[
         local lock = assert(client:lock(ngx.var.arg_name, { timeout = 60 }))
@@ -38,8 +37,7 @@ describe("the log function in nginx", function()
   end
 
   it('gets "waiting" during a wait, then "acquired" and "released"', function()
-    local held = assert(connect()
-      :lock "a")
+    local held = assert(connect():lock "a")
     local request = nginx:begin "/lock?name=a"
     assert.equal("waiting", next_of "a".event)
     held:unlock()

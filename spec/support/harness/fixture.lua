@@ -12,8 +12,9 @@
 --   server           a scripted server in front of `etcd`. After a test that has used it, all keys
 --                    with the prefix are deleted
 --   scripted_client  sets options, too, and makes `client` a client of `server`
---   with_nginx       with_nginx { ... } runs nginx (see Nginx.start) around the tests of a block as
---                    `nginx`. By default its client is one of etcd with the prefix
+--   start_nginx      start_nginx { ... } starts nginx (see Nginx.start). By default its client is
+--                    one of etcd with the prefix. Its Lua code has connect, which connects one more
+--   with_nginx       with_nginx { ... } runs such an nginx around the tests of a block as `nginx`
 --   clear_etcd       for after_each, if the tests leave keys and leases in etcd
 --   assert_fails     assert_fails(code, ...) checks the results of a call that failed
 --   MODULES          each module under its name, which the first use loads
@@ -108,11 +109,23 @@ OF_TEST = {
   server = function() return clients.scripted() end,
 }
 
-local function with_nginx(opts)
-  if opts.client == nil then
-    opts.client = { endpoints = suite.endpoint(), prefix = suite.prefix(), ttl = 5 }
+local CONNECT = [[
+  function connect(more)
+    local opts = { endpoints = %q, prefix = %q, ttl = 5 }
+    for name, value in pairs(more or {}) do opts[name] = value end
+    return etcdlock.connect(opts)
   end
-  busted.setup(function() env.nginx = Nginx.start(opts) end)
+]]
+
+local function start_nginx(opts)
+  local endpoint, prefix = suite.endpoint(), suite.prefix()
+  if opts.client == nil then opts.client = { endpoints = endpoint, prefix = prefix, ttl = 5 } end
+  opts.init = CONNECT:format(endpoint, prefix) .. (opts.init or "")
+  return Nginx.start(opts)
+end
+
+local function with_nginx(opts)
+  busted.setup(function() env.nginx = start_nginx(opts) end)
   busted.teardown(function()
     if not opts.logs_errors then env.nginx:assert_no_errors() end
     env.nginx:stop()
@@ -136,6 +149,7 @@ local OF_FILE = {
   etcd = suite.etcd,
   prefix = suite.prefix,
   scripted_client = function() return function(options) set(options, true) end end,
+  start_nginx = function() return start_nginx end,
   with_nginx = function() return with_nginx end,
 }
 

@@ -70,7 +70,8 @@ function M.missing(file)
     if MISSING[need] == nil then error(file .. ": unknown need: " .. need, 0) end
     if MISSING[need] then return need end
   end
-  if has_no_nginx and (text:find "%f[%w]Nginx%f[^%w]" or text:find "with_nginx") then
+  if has_no_nginx and (text:find "%f[%w]Nginx%f[^%w]" or text:find "with_nginx"
+    or text:find "start_nginx") then
     return "nginx with its Lua module"
   end
 end

@@ -54,6 +54,7 @@ http {
   init_by_lua_block {
     etcdlock = require "etcdlock"
     shared = ngx.shared.shared
+    function await(name) while not shared:get(name) do ngx.sleep(0.005) end end
     %(init)s
   }
   init_worker_by_lua_block {
@@ -67,17 +68,32 @@ http {
     listen 127.0.0.1:%(port)s backlog=4096;
     lua_check_client_abort on;
     %(server)s
-    location = /ready { content_by_lua_block { ngx.say "ready" } }
     %(locations)s
   }
 }
 ]]
 
--- Returns the location blocks for |list|: path -> Lua source of the content handler, or
--- { phase = Lua source, …, conf = text }.
+-- The locations of each nginx. Those of a test replace them.
+local LOCATIONS = {
+  ["/ready"] = [[ ngx.say "ready" ]],
+  -- Answers how many locks `client` holds, and for how many it waits.
+  ["/stats"] = [[ local now = client:stats() ngx.say(now.held, " ", now.waiting) ]],
+  -- Answers the value |of| of the shared dictionary. Sets it to |to| before, if that is given.
+  ["/value"] = [[
+    local of, to = ngx.var.arg_of, ngx.var.arg_to
+    if to then shared:set(of, to) end
+    ngx.say(tostring(shared:get(of)))
+  ]],
+}
+
+-- Returns the location blocks for LOCATIONS and |list|: path -> Lua source of the content handler,
+-- or { phase = Lua source, …, conf = text }.
 local function locations_of(list)
-  local parts = {}
-  for path, handlers in pairs(list or {}) do
+  local all, parts = {}, {}
+  for _, each in ipairs { LOCATIONS, list or {} } do
+    for path, handlers in pairs(each) do all[path] = handlers end
+  end
+  for path, handlers in pairs(all) do
     if type(handlers) == "string" then handlers = { content = handlers } end
     local inner = { handlers.conf }
     for phase, source in pairs(handlers) do
@@ -146,7 +162,7 @@ local function await_ready(self)
 end
 
 -- Starts nginx and returns it when it answers requests. Its Lua code has the globals `etcdlock`,
--- `shared` (a shared dictionary) and `client`. |opts|:
+-- `shared` (a shared dictionary), `await` (waits for a value of it) and `client`. |opts|:
 --   build               directory of the module ("build/jit-test")
 --   workers             number of workers (1)
 --   connections         connections per worker (4096)
@@ -235,11 +251,47 @@ function Nginx:begin(path, opts)
   return http.start(self.port, path, opts)
 end
 
+-- Waits until the answer to |path| is the line |text|; fails after |seconds| (5).
+function Nginx:await(path, text, seconds)
+  wait.eventually(function()
+    local body = self:get(path).body
+    return body == text .. "\n", body
+  end, seconds, path .. ": " .. text)
+end
+
+-- Returns the value |name| of the shared dictionary as a string.
+function Nginx:value(name)
+  return (self:get("/value?of=" .. name).body:gsub("\n$", ""))
+end
+
+function Nginx:set_value(name, value)
+  self:get(("/value?of=%s&to=%s"):format(name, value))
+end
+
+function Nginx:await_value(name, text, seconds)
+  self:await("/value?of=" .. name, text, seconds)
+end
+
 -- ---- state ------------------------------------------------------------------------
 
 -- Returns the process ids of the workers, including workers that are shutting down.
 function Nginx:workers()
   return proc.children_of(self.process.pid)
+end
+
+-- Reloads nginx, and waits at most |seconds| (5) until all old workers have ended and
+-- is_enough() (nil: no condition) is true.
+function Nginx:reload(is_enough, seconds)
+  local old, count = {}, 0
+  for _, pid in ipairs(self:workers()) do old[pid], count = true, count + 1 end
+  self:signal "sighup"
+  wait.eventually(function()
+    local done, left, new = not is_enough or is_enough(), 0, 0
+    for _, pid in ipairs(self:workers()) do
+      if old[pid] then left = left + 1 else new = new + 1 end
+    end
+    return done and left == 0 and new == count, ("%d old workers, %d new ones"):format(left, new)
+  end, seconds, "only new workers")
 end
 
 -- Returns the output and the error log of nginx.
@@ -282,6 +334,17 @@ local function count(directory, is_counted)
     if not is_counted or is_counted(directory .. "/" .. entry) then n = n + 1 end
   end
   return n
+end
+
+-- Returns the directories in which worker |i| (1) has created wake-up sockets, by the paths of their
+-- descriptors.
+function Nginx:wake_sockets(i)
+  local found, fds = {}, ("/proc/%d/fd/"):format(self:workers()[i or 1])
+  local scan = assert(uv.fs_scandir(fds))
+  for fd in function() return uv.fs_scandir_next(scan) end do
+    found[fds .. fd] = (uv.fs_readlink(fds .. fd) or ""):match "^(.*)/etcdlock%-%w+/wake"
+  end
+  return found
 end
 
 -- Returns the resources of the process |pid|: number of descriptors, of sockets among them, and of
