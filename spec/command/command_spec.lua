@@ -60,63 +60,74 @@ describe("the etcdlock command", function()
   end)
 
   it("exits with 64 after a usage error, and prints the error and the help to read", function()
+    -- A command line (a list: its words), the message, and the subcommand whose help is named
+    -- (false: the command's; nil: the first word of the line).
     for _, case in ipairs {
-      { {}, "a command is required", "etcdlock --help" },
-      { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
-      { { "stock", "--", "true" }, "unknown command 'stock'; to run a command under the lock stock,"
-        .. " write: etcdlock run stock -- cmd\n", "etcdlock --help" },
-      { { "lock", "a", "true" }, "unknown command 'lock'; write: etcdlock run NAME -- CMD\n",
-        "etcdlock --help" },
-      { { "run", "a", "-n", "true" }, "unknown option '-n'; for flock's -n write --timeout 0\n",
-        "etcdlock run --help" },
-      { { "doctor", "-n" }, "unknown option '-n'", "etcdlock doctor --help" },
-      { { "run", "a" }, "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
-        .. " bash (a shell that has the lock) or 'sleep infinity'", "etcdlock run --help" },
-      { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;",
-        "etcdlock run --help" },
-      { { "elect", "a", "10.0.0.1:80" }, "write: etcdlock elect a 10.0.0.1:80 -- cmd;",
-        "etcdlock elect --help" },
-      { { "run", "a", "--timeout", "-1", "--", "true" }, "--timeout: '-1', wanted 0 to",
-        "etcdlock run --help" },
-      { { "run", "a", "-E", "-1", "--", "true" }, "-E: '-1', wanted an exit status",
-        "etcdlock run --help" },
-      { { "run", "a", "--timeout", "-.5", "--", "true" }, "--timeout: '-.5', wanted 0 to",
-        "etcdlock run --help" },
-      { { "run", "a", "--shared", "-1", "--", "true" }, "unknown option '-1'",
-        "etcdlock run --help" },
-      { { "--discovery-srv=0", "ls" }, "--discovery-srv: discovery by DNS", "etcdlock --help" },
-      { { "elect", "a", "b", "--json", "--", "true" }, "--json needs --listen",
-        "etcdlock elect --help" },
-      { { "elect", "a", "--", "true" }, "missing argument 'VALUE'", "etcdlock elect --help" },
-      { { "ls", "--", "a" }, "ls runs no command; leave out --", "etcdlock ls --help" },
-      { { "ls", "a", "b" }, "too many arguments\n", "etcdlock ls --help" },
-      { { "break", "a", "0" }, "TOKEN: '0', wanted a whole number from 1 to 9007199254740992\n",
-        "etcdlock break --help" },
-      { { "run", "--", "true" }, "missing argument 'NAME'", "etcdlock run --help" },
-      { { "run", "a", "--tll=1", "--", "true" }, "unknown option '--tll'", "etcdlock run --help" },
-      { { "run", "a", "--tll", "1", "true" }, "unknown option '--tll'", "etcdlock run --help" },
-      { { "run", "a", "--ttl", "--", "true" }, "'--ttl' requires an argument",
-        "etcdlock run --help" },
-      { { "run", "a", "--ttl" }, "'--ttl' requires an argument", "etcdlock run --help" },
-      { { "run", "a", "--timeout", "5x", "true" }, "--timeout: '5x', wanted 0 to 1000000000"
-        .. " seconds, in a form like 90, 90s, 15m, 1h or 1d\n", "etcdlock run --help" },
-      { { "run", "a", "--ttl", "6m", "true" }, "--ttl: '6m', wanted 2 to 300 seconds",
-        "etcdlock run --help" },
-      { { "run", "a", "--timeout", "s", "true" }, "--timeout: 's', wanted", "etcdlock run --help" },
-      { { "run", "a", "--ttl=x", "--", "true" }, "--ttl: 'x', wanted 2 to 300 seconds",
-        "etcdlock run --help" },
-      { { "run", "a", "--shared", "--permits=2", "--", "true" }, "can not be used together",
-        "etcdlock run --help" },
-      { { "ls", "--interval=0" }, "--interval: '0', wanted", "etcdlock ls --help" },
-      { { "--discovery-srv=x", "ls" }, "--discovery-srv: discovery by DNS", "etcdlock --help" },
-      { { "ls", "--insecure-skip-tls-verify" }, "TLS verification cannot be disabled",
-        "etcdlock --help" },
-      { { "--insecure-transport=maybe", "ls" }, "'true', 'false'", "etcdlock --help" },
+      { "", "a command is required", false },
+      { "rum", "unknown command 'rum'", false },
+      { "stock -- true", "unknown command 'stock'; to run a command under the lock stock,"
+        .. " write: etcdlock run stock -- cmd\n", false },
+      { "lock a true", "unknown command 'lock'; write: etcdlock run NAME -- CMD\n", false },
+      { "run a -n true", "unknown option '-n'; for flock's -n write --timeout 0\n" },
+      { "doctor -n", "unknown option '-n'" },
+      { "run a", "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
+        .. " bash (a shell that has the lock) or 'sleep infinity'" },
+      { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;", "run" },
+      { "elect a 10.0.0.1:80", "write: etcdlock elect a 10.0.0.1:80 -- cmd;" },
+      { "run a --timeout -1 -- true", "--timeout: '-1', wanted 0 to" },
+      { "run a -E -1 -- true", "-E: '-1', wanted an exit status" },
+      { "run a --timeout -.5 -- true", "--timeout: '-.5', wanted 0 to" },
+      { "run a --shared -1 -- true", "unknown option '-1'" },
+      { "--discovery-srv=0 ls", "--discovery-srv: discovery by DNS", false },
+      { "elect a b --json -- true", "--json needs --listen" },
+      { "elect a -- true", "missing argument 'VALUE'" },
+      { "elect a", "missing argument 'VALUE'" },
+      { "elect a b", "the command to run is missing" },
+      { "elect -l a b", "--listen takes no VALUE" },
+      { "elect -l a -- true", "no command; leave them out" },
+      { "ls -- a", "ls runs no command; leave out --" },
+      { "ls a b", "too many arguments\n" },
+      { "ls --prefix a/ b", 'ls takes full names, without --prefix; give "a/b" as PREFIX' },
+      { "--prefix a/ ls b", 'ls takes full names, without --prefix; give "a/b" as ', "ls" },
+      { "break --prefix a/ b 1", 'takes full names, without --prefix; give "a/b" as NAME' },
+      { "break a 0", "TOKEN: '0', wanted a whole number from 1 to 9007199254740992\n" },
+      { "break a x", "TOKEN: 'x', wanted a whole number" },
+      { "break a 1.5", "TOKEN: '1.5', wanted a whole number" },
+      { { "break", "a", "" }, "TOKEN: '', wanted a whole number", "break" },
+      { "run -- true", "missing argument 'NAME'" },
+      { "run a --tll=1 -- true", "unknown option '--tll'" },
+      { "run a --tll 1 true", "unknown option '--tll'" },
+      { "run a --ttl -- true", "'--ttl' requires an argument" },
+      { "run a --ttl", "'--ttl' requires an argument" },
+      { "run a --timeout 5x true", "--timeout: '5x', wanted 0 to 1000000000 seconds, in a form"
+        .. " like 90, 90s, 15m, 1h or 1d\n" },
+      { "run a --ttl 6m true", "--ttl: '6m', wanted 2 to 300 seconds" },
+      { "run a --timeout s true", "--timeout: 's', wanted" },
+      { "run a --ttl=x -- true", "--ttl: 'x', wanted 2 to 300 seconds" },
+      { "run a --grace=301 -- true",
+        "--grace: 301 s is longer than the longest lock delay, 300 s" },
+      { "run a --once-per=never -- true", "--once-per: 'never', wanted 1 to 1000000000 seconds, in"
+        .. " a form like 90, 90s, 15m, 1h or 1d, or ever\n" },
+      { "run a --shared --permits=2 -- true", "can not be used together" },
+      { "run a --once-per=1d --shared -- true", "can not be used together" },
+      { "run a --once-per=1d --permits=2 -- true", "can not be used together" },
+      { "ls --interval=0", "--interval: '0', wanted" },
+      { "--discovery-srv=x ls", "--discovery-srv: discovery by DNS", false },
+      { "ls --insecure-skip-tls-verify", "TLS verification cannot be disabled", false },
+      { "--insecure-transport=maybe ls", "'true', 'false'", false },
     } do
-      local out, status, err = command.run(case[1])
+      local words, page = case[1], case[3]
+      if type(words) == "string" then
+        words = {}
+        for word in case[1]:gmatch "%S+" do words[#words + 1] = word end
+        if page == nil then page = words[1] end
+      end
+      local out, status, err = command.run(words)
       assert.same({ "", 64 }, { out, status }, err)
+      assert.equal(1, (err:find("etcdlock: ", 1, true)))
       assert.is_truthy(err:find(case[2], 1, true), err)
-      assert.is_truthy(err:find(("\nTry '%s'.\n"):format(case[3]), 1, true), err)
+      assert.is_truthy(err:find(("\nTry 'etcdlock %s--help'.\n"):format(page and page .. " " or ""),
+        1, true), err)
     end
   end)
 
@@ -131,9 +142,7 @@ describe("the etcdlock command", function()
       { { "--user", "me:secret", "--endpoints", "http://10.0.0.1:2379" }, {},
         "would be sent in plain text" },
     } do
-      local words = case[1]
-      for _, word in ipairs { "elect", "--listen", "a" } do words[#words + 1] = word end
-      local _, status, err = command.run(words, case[2])
+      local _, status, err = command.run({ case[1], "elect", "--listen", "a" }, case[2])
       assert.equal(64, status, err)
       assert.is_truthy(err:find(case[3], 1, true), err)
       assert.is_nil(err:find "etcdlock%.connect")
@@ -146,14 +155,12 @@ describe("the etcdlock command", function()
     local env = clients.with(matrix.no_variables(),
       { ETCDCTL_ENDPOINTS = etcd:endpoint():match "//(.*)" })
     for _, case in ipairs {
-      { { "--insecure-transport" }, 0 }, { { "--insecure-transport", "true" }, 0 },
-      { { "--insecure-transport=T" }, 0 }, { { "--insecure-transport=0" }, 76 },
-      { { "--insecure-skip-tls-verify=0" }, 0 },
-      { { "--insecure-transport=false" }, 76 }, { { "--insecure-transport", "false" }, 76 },
+      { "--insecure-transport", 0 }, { { "--insecure-transport", "true" }, 0 },
+      { "--insecure-transport=T", 0 }, { "--insecure-transport=0", 76 },
+      { "--insecure-skip-tls-verify=0", 0 },
+      { "--insecure-transport=false", 76 }, { { "--insecure-transport", "false" }, 76 },
     } do
-      local words = case[1]
-      words[#words + 1] = "ls"
-      local _, status, err = command.run(words, env)
+      local _, status, err = command.run({ case[1], "ls" }, env)
       assert.equal(case[2], status, err)
     end
   end)

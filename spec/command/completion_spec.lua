@@ -5,8 +5,7 @@
 local PROGRAM = "etcdlock-program-of-the-spec"
 
 -- Each shell: the command line that starts it, the lines that it reads first, and the name of its
--- completion. `etcdlock` becomes
--- a function that prints its arguments, one in each pair of brackets.
+-- completion. The lines make `etcdlock` a function that prints each argument in brackets.
 local SHELLS = {
   bash = { "bash --norc -i", {
     "etcdlock() { printf '[%s]' \"$@\"; echo; }",
@@ -25,18 +24,12 @@ local SHELLS = {
   }, "_etcdlock" },
 }
 
-local function write_program(file, text)
-  write_file(file, "#!/bin/sh\n" .. text .. "\n")
-  assert(uv.fs_chmod(file, tonumber("755", 8)))
-end
-
 -- Starts the shell |name| at a terminal.
 local function start(name)
   local directory = temporary.directory()
-  local words, env = command.words()
-  write_program(directory .. "/" .. PROGRAM, "")
-  write_program(directory .. "/etcdlock", ('cd "%s" && exec "%s" "%s" "$@"'):format(uv.cwd(),
-    words[1], words[2]))
+  local _, env = command.words()
+  temporary.program(directory .. "/" .. PROGRAM, "")
+  command.install(directory)
   assert(uv.fs_mkdir(directory .. "/completions", tonumber("700", 8)))
   write_file(directory .. "/completions/" .. SHELLS[name][3],
     (assert(read_file("bin/etcdlock." .. name)):gsub("(_etcdlock_program[= ])etcdlock",

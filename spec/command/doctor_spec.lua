@@ -2,12 +2,23 @@
 -- each problem.
 
 -- Runs doctor with the arguments |words| and the variables |env|, without the variables of the
--- suite's etcd. Returns its output and its exit status.
-local function doctor(words, env)
-  local out, status, err = command.run({ "doctor", (table.unpack or unpack)(words) },
-    clients.with(matrix.no_variables(), env))
-  assert.equal("", err)
-  return out, status
+-- suite's etcd. Fails unless it exits with |status| (nil: any). Returns its output.
+local function doctor(status, words, env)
+  local out, got, err = command.run({ "doctor", words }, clients.with(matrix.no_variables(), env))
+  assert.same({ status or got, "" }, { got, err }, out)
+  return out
+end
+
+-- The same for the locks of this file in the suite's etcd.
+local function doctor_here(status)
+  local out, got = command.run { "doctor", "--prefix", prefix }
+  assert.equal(status, got, out)
+  return out
+end
+
+-- Returns the variables with which the command logs in to |etcd| of secured.lua.
+local function variables_of(etcd)
+  return { ETCDCTL_ENDPOINTS = etcd:endpoint(), ETCDCTL_USER = "locker:" .. secured.PASSWORD }
 end
 
 local function assert_says(out, ...)
@@ -28,9 +39,7 @@ end
 describe("etcdlock doctor", function()
   it('prints "No problem found." and the state of etcd, and exits with 0, if etcd works', function()
     local etcd = suite.etcd()
-    local out, status = command.run { "doctor", "--prefix", prefix }
-    assert.equal(0, status, out)
-    local here = etcd:endpoint():match "//(.*)"
+    local out, here = doctor_here(0), etcd:endpoint():match "//(.*)"
     assert_says(out, "\nNo problem found.\n", ("ok     %s: no alarm"):format(here),
       "a majority answers: ",
       'a lock can be acquired, kept and released: "' .. prefix .. 'etcdlock-doctor"',
@@ -49,17 +58,14 @@ describe("etcdlock doctor", function()
     local etcd = Etcd.start { tls = false }
     local server = clients.scripted(etcd:endpoint())
     local here = { "--endpoints", server.address, "--prefix", prefix }
-    assert.matches("\n  ok     etcdlock [%d.]+ is tested with etcd 3%.%d\n", (doctor(here, {})))
+    assert.matches("\n  ok     etcdlock [%d.]+ is tested with etcd 3%.%d\n", doctor(nil, here))
     server:extend("Status", protobuf.bytes(2, "3.99.0"))
-    local out, status = doctor(here, {})
-    assert.equal(0, status, out)
     assert.matches("\n  note   etcdlock [%d.]+ is tested with etcd 3%.4 to [%d.]+, not with 3%.99",
-      out)
+      doctor(0, here))
     -- As etcd 3.5.30 answers a user without the role root.
     server:answer("Status", "before", error_rows.STATUS.PERMISSION_DENIED,
       "etcdserver: permission denied")
-    out, status = doctor(here, {})
-    assert.equal(0, status, out)
+    local out = doctor(0, here)
     assert.equal("answers", row(out, server.address)[7])
     assert_says(out, server.address .. ": shows its version and state only to users with the role",
       "a lock can be acquired")
@@ -82,10 +88,9 @@ describe("etcdlock doctor", function()
   end)
 
   it("prints the source of each setting: option, variable or default, and no password", function()
-    local out, status = doctor({ "--endpoints", "127.0.0.1:1,127.0.0.1:2", "--user=me:pw-7391" }, {
+    local out = doctor(1, { "--endpoints", "127.0.0.1:1,127.0.0.1:2", "--user=me:pw-7391" }, {
       ETCDCTL_ENDPOINTS = "127.0.0.1:3", ETCDCTL_INSECURE_TRANSPORT = "true",
     })
-    assert.equal(1, status)
     assert.same({ "endpoints", "127.0.0.1:1,127.0.0.1:2", "--endpoints" }, row(out, "endpoints"))
     assert.same({ "insecure-transport", "true", "ETCDCTL_INSECURE_TRANSPORT" },
       row(out, "insecure-transport"))
@@ -93,46 +98,41 @@ describe("etcdlock doctor", function()
     assert.same({ "password", "(not", "shown)", "--user" }, row(out, "password"))
     assert.same({ "cacert", "-", "default" }, row(out, "cacert"))
     assert.is_nil(out:find("7391", 1, true))
-    out = doctor({}, { ETCDCTL_USER = "me:pw-7391" })
+    out = doctor(nil, {}, { ETCDCTL_USER = "me:pw-7391" })
     assert.same({ "endpoints", "127.0.0.1:2379", "default" }, row(out, "endpoints"))
     assert.same({ "user", "me", "ETCDCTL_USER" }, row(out, "user"))
     assert.same({ "password", "(not", "shown)", "ETCDCTL_USER" }, row(out, "password"))
-    out = doctor({}, { ETCDCTL_USER = "me:pw-7391", ETCDCTL_PASSWORD = "pw-1937" })
+    out = doctor(nil, {}, { ETCDCTL_USER = "me:pw-7391", ETCDCTL_PASSWORD = "pw-1937" })
     assert.same({ "user", "me:(not", "shown)", "ETCDCTL_USER" }, row(out, "user"))
     assert.is_nil(out:find "7391" or out:find "1937")
   end)
 
   it("reports an invalid setting with its remedy, and exits with 1", function()
-    local out, status = doctor({ "--cacert", "/nowhere" }, {})
-    assert.equal(1, status)
-    assert_says(out, '  WRONG  --cacert "/nowhere" cannot be read: ',
-      "\n         -> correct the path", "\n1 problem found.\n")
-    out, status = doctor({}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" })
-    assert.equal(1, status)
-    assert_says(out, "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "-> unset it")
+    assert_says(doctor(1, { "--cacert", "/nowhere" }),
+      '  WRONG  --cacert "/nowhere" cannot be read: ', "\n         -> correct the path",
+      "\n1 problem found.\n")
+    assert_says(doctor(1, {}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" }),
+      "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "-> unset it")
   end)
 
   it("reports an unreachable member, a duplicate endpoint and a member without TLS", function()
     local etcd = Etcd.start { tls = false }
     local here = etcd:endpoint():match "//(.*)"
-    local out, status = doctor({ "--endpoints", here .. ",127.0.0.1:1" }, {})
-    assert.equal(1, status)
+    local out = doctor(1, { "--endpoints", here .. ",127.0.0.1:1" })
     assert_says(out, ("ok     %s: plain text, within this machine"):format(here),
       "WRONG  etcd 127.0.0.1:1: Connection refused", "-> start etcd there",
       "a lock can be acquired", "\n1 problem found.\n")
     assert.equal("answers", row(out, here)[10])
     assert.equal("-", row(out, "127.0.0.1:1")[2])
     -- First, two endpoints of one member. Then TLS to a member that does not use TLS.
-    out, status = doctor({ "--endpoints", here .. "," .. here:gsub("127.0.0.1", "localhost") }, {})
-    assert.equal(0, status)
-    assert_says(out, "is the same member as")
-    out, status = doctor({ "--endpoints", here, "--insecure-transport=false" }, {})
-    assert.equal(1, status)
-    assert_says(out, "the server does not speak TLS")
+    assert_says(doctor(0, { "--endpoints", here .. "," .. here:gsub("127.0.0.1", "localhost") }),
+      "is the same member as")
+    assert_says(doctor(1, { "--endpoints", here, "--insecure-transport=false" }),
+      "the server does not speak TLS")
   end)
 
   it("notes an endpoint with etcd's port for other members", function()
-    local out = doctor({ "--endpoints", "127.0.0.1:1,127.0.0.1:2380" }, {})
+    local out = doctor(nil, { "--endpoints", "127.0.0.1:1,127.0.0.1:2380" })
     assert_says(out, "\n  note   127.0.0.1:2380: 2380 is etcd's port for other members; clients use"
       .. " 2379\n")
     assert.is_nil(out:find("127.0.0.1:1: 2380", 1, true))
@@ -145,48 +145,46 @@ describe("etcdlock doctor", function()
     local here = etcd:endpoint():match "//(.*)"
     local client = clients.connector { endpoints = here, env = false } ()
     wait.eventually(function() return client:status()[1].problems[1] end, 10, "it has no leader")
-    local out = doctor({ "--endpoints", here }, {})
-    assert_says(out, ("WRONG  %s: etcdserver: no leader"):format(here))
+    local out = doctor(nil, { "--endpoints", here })
+    assert_says(out, ("WRONG  %s: etcdserver: no leader"):format(here),
+      "\n         -> the member reaches no majority: start the members that are down")
     assert.equal(matrix.etcd_version(), row(out, here)[2])
     assert.equal("-", row(out, here)[3])
-    assert_says(out,
-      "\n         -> the member reaches no majority: start the members that are down")
   end)
 
-  it("names --cacert or --server-name as the remedy for a certificate error", function()
-    local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_alone, false) }
-    local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
-    assert.equal(1, status)
-    assert_says(out, "the server's certificate is self-signed, and not in the system's CA file",
-      "; give --cacert", "\n         -> give that certificate with --cacert, if it is etcd's")
-    local elsewhere = Etcd.start { tls = tls.served_by(suite.cast().server_elsewhere, false) }
-    assert_says((doctor({ "--endpoints", elsewhere:endpoint(), "--cacert", suite.cast().ca.cert },
-      {})), "\n         -> give a name in the certificate as --server-name\n")
+  it("has a remedy for a certificate that is self-signed, not valid yet, or for others", function()
+    local cast = suite.cast()
+    for name, says in pairs {
+      server_alone = { "the server's certificate is self-signed, and not in the system's CA file",
+        "; give --cacert", "\n         -> give that certificate with --cacert, if it is etcd's" },
+      server_elsewhere = { "\n         -> give a name in the certificate as --server-name\n" },
+      server_future = { "is not valid before",
+        "\n         -> check this machine's clock, or wait until" },
+    } do
+      local etcd = Etcd.start { tls = tls.served_by(cast[name], false) }
+      local ca = name == "server_alone" and {} or { "--cacert", cast.ca.cert }
+      assert_says(doctor(1, { "--endpoints", etcd:endpoint(), ca }), (table.unpack or unpack)(says))
+    end
   end)
 
   it("reports a NOSPACE alarm, and that no lock can be taken", function()
     local etcd = Etcd.start { tls = false, args = { "--quota-backend-bytes=20000" } }
     for _ = 1, 10 do etcd:ctl("put", "a", ("x"):rep(10000)) end
-    local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
-    assert.equal(1, status)
+    local out = doctor(1, { "--endpoints", etcd:endpoint() })
     assert_says(out, "alarm:NOSPACE", "-> the quota of the member's database is used up: ",
       "WRONG  no lock can be acquired: ")
     assert.is_nil(out:find("no alarm", 1, true))
   end)
 
   it("reports that it took no test lock if another client holds it, and exits with 0", function()
-    local client = connect()
     clients.keep(assert(client:lock "etcdlock-doctor"))
-    local out, status = command.run { "doctor", "--prefix", prefix }
-    assert.equal(0, status)
+    local out = doctor_here(0)
     assert_says(out, "note   the test lock \"" .. prefix)
     assert.is_nil(out:find "can be acquired")
   end)
 
   -- Regression 202. Keys below the name of a lock were reported only while the lock was in use.
   it("reports names with 1,000 or more other keys below them, the worst first", function()
-    local etcd = suite.etcd()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     finally(function()
       clients.close_all()
       etcd:del_all(prefix)
@@ -209,9 +207,7 @@ describe("etcdlock doctor", function()
     } do
       fill(start, count)
     end
-    local out, status = command.run { "doctor", "--prefix", prefix }
-    assert.equal(0, status, out)
-    local slow = {}
+    local out, slow = doctor_here(0), {}
     for kind, name, count in out:gmatch '\n  note   (%l+) "([^"]*)": (%d+) [%l ]*keys below it' do
       slow[#slow + 1] = ("%s %s %s"):format(kind, name:sub(#prefix + 1), count)
     end
@@ -221,22 +217,17 @@ describe("etcdlock doctor", function()
   end)
 
   it("reports missing rights and a wrong password with the remedy, and prints no secret", function()
-    local etcd = secured.start(prefix, { tls = false })
-    local env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }
-    env.ETCDCTL_USER = "locker:" .. secured.PASSWORD
-    local out, status = doctor({ "--prefix", prefix }, env)
-    assert.equal(0, status, out)
-    out, status = doctor({ "--prefix", "elsewhere/" }, env)
-    assert.equal(1, status)
-    assert_says(out, "WRONG  no lock can be acquired: ", "permission denied",
+    local env = variables_of(secured.start(prefix, { tls = false }))
+    doctor(0, { "--prefix", prefix }, env)
+    assert_says(doctor(1, { "--prefix", "elsewhere/" }, env),
+      "WRONG  no lock can be acquired: ", "permission denied",
       "-> etcdctl role grant-permission --prefix=true ROLE readwrite 'elsewhere/'",
       'etcdlock ls may not list the names below "elsewhere/": this user may not read')
-    out = doctor({}, env)
+    local out = doctor(nil, {}, env)
     assert_says(out, "WRONG  no lock can be acquired: ", "\n         -> give --prefix, ")
     assert.is_nil(out:find "grant")
     env.ETCDCTL_USER = "locker:" .. secured.WRONG
-    out, status = doctor({ "--prefix", prefix }, env)
-    assert.equal(1, status)
+    out = doctor(1, { "--prefix", prefix }, env)
     assert_says(out, "password is wrong", "-> correct --user or ETCDCTL_PASSWORD")
     secured.assert_no_secret(out)
   end)
@@ -254,27 +245,22 @@ describe("etcdlock doctor", function()
   -- not check the keys of lock:get and lock:put, which lack it.
   it("checks the rights to each key of --data, and changes nothing", function()
     local etcd = secured.start(prefix, { tls = false })
-    local key = "stock/it's 50%"
-    local env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }
-    env.ETCDCTL_USER = "locker:" .. secured.PASSWORD
-    local out = doctor({ "--prefix", prefix }, env)
-    assert_says(out, "note   the rights to the keys of lock:get and lock:put were not checked: ")
-    out = doctor({ "--prefix", prefix, "--data", key, "--data", prefix .. "own" }, env)
-    assert_says(out, ('WRONG  this user may not read the key "%s": '):format(key),
+    local key, env = "stock/it's 50%", variables_of(etcd)
+    assert_says(doctor(nil, { "--prefix", prefix }, env),
+      "note   the rights to the keys of lock:get and lock:put were not checked: ")
+    local words = { "--prefix", prefix, "--data", key }
+    assert_says(doctor(nil, { words, "--data", prefix .. "own" }, env),
+      ('WRONG  this user may not read the key "%s": '):format(key),
       ('WRONG  this user may not write the key "%s": '):format(key),
       "-> etcdctl role grant-permission ROLE readwrite 'stock/it'\\''s 50%'\n",
       ('ok     this user may write the key "%sown"\n'):format(prefix), "\n2 problems found.\n")
     secured.ctl(etcd, "role", "grant-permission", "locks", "read", key)
-    out = doctor({ "--prefix", prefix, "--data", key }, env)
-    assert_says(out, ('ok     this user may read the key "%s"\n'):format(key),
+    assert_says(doctor(nil, words, env), ('ok     this user may read the key "%s"\n'):format(key),
       ('WRONG  this user may not write the key "%s": '):format(key))
     secured.ctl(etcd, "role", "grant-permission", "locks", "readwrite", key)
     etcd:put(key, "12")
-    local status
-    out, status = doctor({ "--prefix", prefix, "--data", key }, env)
-    assert.equal(0, status, out)
+    assert.is_nil(doctor(0, words, env):find "not checked")
     assert.equal("12", (etcd:get(key)))
-    assert.is_nil(out:find "not checked")
   end)
 
   it("notes that the login took more than 1 s", function()
@@ -282,7 +268,7 @@ describe("etcdlock doctor", function()
     local server = clients.scripted(etcd:endpoint())
     server:hold_back("Authenticate", -1)
     local child = command.start({ "doctor", "--prefix", prefix, "--endpoints", server:endpoint() },
-      { ETCDCTL_USER = "locker:" .. secured.PASSWORD })
+      variables_of(etcd))
     wait.eventually(function() return server:held "Authenticate" >= 1 end)
     wait.sleep(1.2)
     server:pass()
@@ -294,10 +280,8 @@ describe("etcdlock doctor", function()
   it("reports each member's state to a user if only the last of four endpoints answers", function()
     local etcd = secured.start(prefix, { tls = false })
     local here = etcd:endpoint():match "//(.*)"
-    local out, status = doctor({ "--prefix", prefix,
-      "--endpoints", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3," .. here },
-      { ETCDCTL_USER = "locker:" .. secured.PASSWORD })
-    assert.equal(1, status)
+    local out = doctor(1, { "--prefix", prefix,
+      "--endpoints", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3," .. here }, variables_of(etcd))
     -- Some versions of etcd do not show their state to this user.
     assert.matches("\n +" .. here:gsub("%p", "%%%0") .. " .* answers\n", out)
     assert_says(out, "WRONG  etcd 127.0.0.1:1: Connection refused",
@@ -307,24 +291,18 @@ describe("etcdlock doctor", function()
 
   it("prints the certificates that TLS uses, and reports those that do not fit", function()
     local cast = suite.cast()
-    local etcd = Etcd.start { tls = {
-      ca = cast.ca.cert, cert = cast.server.cert, key = cast.server.key, client = cast.client,
-    } }
-    local out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.ca.cert,
-      "--cert", cast.client.cert, "--key", cast.client.key }, {})
-    assert.equal(0, status, out)
-    assert_says(out, etcd:endpoint():match "//(.*)" .. ": TLS, verified with " .. cast.ca.cert
+    local etcd = tls.start()
+    local here = { "--endpoints", etcd:endpoint() }
+    local words = { here, "--cacert", cast.ca.cert, "--cert", cast.client.cert }
+    assert_says(doctor(0, { words, "--key", cast.client.key }),
+      etcd:endpoint():match "//(.*)" .. ": TLS, verified with " .. cast.ca.cert
       .. "; client certificate " .. cast.client.cert)
-    out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.other_ca.cert }, {})
-    assert.equal(1, status)
-    assert_says(out, 'signed by a CA that is not in "', "-> give the CA of etcd's certificate")
-    local tls_words = { "--endpoints", etcd:endpoint(), "--cacert", cast.ca.cert,
-      "--cert", cast.client.cert, "--key", cast.client.key, "--server-name" }
-    tls_words[#tls_words + 1] = "elsewhere.example"
-    assert_says((doctor(tls_words, {})),
+    assert_says(doctor(1, { here, "--cacert", cast.other_ca.cert }),
+      'signed by a CA that is not in "', "-> give the CA of etcd's certificate")
+    assert_says(doctor(nil, { words, "--key", cast.client.key, "--server-name=elsewhere.example" }),
       "not for --server-name elsewhere.example\n         -> give a name in")
-    tls_words[6], tls_words[8] = cast.client_mismatch.cert, cast.client_mismatch.key
-    assert_says((doctor(tls_words, {})), '--key "', 'does not fit the certificate in "')
+    assert_says(doctor(nil, { words, "--key", cast.client_mismatch.key }),
+      '--key "', 'does not fit the certificate in "')
   end)
 end)
 
@@ -350,63 +328,48 @@ end)
 
 -- Regression 274. doctor did not tell that programs give a semaphore different numbers of permits.
 it("etcdlock doctor notes a semaphore with different numbers of permits", function()
-  local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
   for _, n in ipairs { 3, 5, 3 } do
     clients.keep(assert(assert(connect():semaphore("pool", n)):lock()))
   end
   clients.keep(assert(assert(connect():semaphore("other", 2)):lock()))
-  local out, status = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
-  assert.equal(0, status, out)
+  local out = doctor_here(0)
   local process = ("pid %.0f on %s"):format(core.pid(), core.host())
   assert_says(out, ('note   semaphore "%spool": its clients give different numbers of permits: 3 '
     .. "by %s, 5 by %s; the largest one is the limit\n"):format(prefix, process, process))
   assert.equal(1, select(2, out:gsub("different numbers", "")))
 end)
 
-it("etcdlock doctor has a remedy for a certificate that is not valid yet", function()
-  local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_future, false) }
-  local words = { "--endpoints", etcd:endpoint(), "--cacert", suite.cast().ca.cert }
-  local out, status = doctor(words, {})
-  assert.equal(1, status)
-  assert_says(out, "is not valid before", "\n         -> check this machine's clock, or wait until")
-end)
-
 -- Regression 203. doctor found no problem if etcd allows one stream on a connection, although each
 -- hold is lost before its lease is renewed.
 it("etcdlock doctor reports that etcd allows too few streams on a connection", function()
   local etcd = Etcd.start { tls = false, args = { "--max-concurrent-streams=1" } }
-  local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
-  assert.equal(1, status)
-  assert_says(out, "cannot be kept: ", "too few streams",
+  assert_says(doctor(1, { "--endpoints", etcd:endpoint() }), "cannot be kept: ", "too few streams",
     "\n         -> raise --max-concurrent-streams", "\n1 problem found.\n")
 end)
 
 it("etcdlock doctor reports two clients of which each one waits for a lock of the other", function()
-  local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
   local one, two, owner = connect(), connect { elsewhere = true }, { owner = "job" }
   clients.keep { assert(one:lock("a", owner)), assert(two:lock("b", owner)) }
   clients.keep { assert(one:lock_async("b", owner)), assert(two:lock_async("c", owner)) }
-  local before = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
-  assert.is_nil(before:find("deadlock", 1, true))
+  assert.is_nil(doctor_here(0):find("deadlock", 1, true))
   clients.keep(assert(two:lock_async("a", owner)))
   suite.etcd():await_keys(prefix, 5)
   local process = ("pid %.0f on %s"):format(core.pid(), core.host())
-  local out, status = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
-  assert_says(out, ('WRONG  possible deadlock: %s holds "%sb" and waits for "%sa"; %s holds '
-    .. '"%sa" and waits for "%sb"\n'):format(process, prefix, prefix, process, prefix, prefix),
+  assert_says(doctor_here(1),
+    ('WRONG  possible deadlock: %s holds "%sb" and waits for "%sa"; %s holds "%sa" and waits for '
+      .. '"%sb"\n'):format(process, prefix, prefix, process, prefix, prefix),
     "         -> take these locks with one multi_lock, or everywhere in the same order\n",
     "\n1 problem found.\n")
-  assert.equal(1, status)
 end)
 
 -- Regression 224. doctor found only two clients that wait for each other, but not three.
 it("etcdlock doctor reports three clients that wait for each other in a circle", function()
-  local connect, names = clients.connector { endpoints = suite.endpoint(), prefix = prefix }, {}
+  local names = {}
   local circle = { connect(), connect { elsewhere = true }, connect { elsewhere = true } }
   for i, one in ipairs(circle) do clients.keep(assert(one:lock(tostring(i)))) end
   for i, one in ipairs(circle) do clients.keep(assert(one:lock_async(tostring(i % 3 + 1)))) end
   suite.etcd():await_keys(prefix, 6)
-  local out = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
+  local out = doctor_here(1)
   for name, awaited in out:gmatch(' holds "[^"]*(%d)" and waits for "[^"]*(%d)"[;\n]') do
     names[name] = awaited
   end
@@ -416,7 +379,6 @@ end)
 -- Regression 204. doctor reported a possible deadlock of two clients that are candidates of two
 -- elections, each one led by the other, and of two clients that use two semaphores.
 it("etcdlock doctor reports no deadlock of elections and semaphores", function()
-  local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
   local one, two = connect(), connect { elsewhere = true }
   clients.keep {
     assert(one:election "a":campaign "1"), assert(two:election "b":campaign "2"),
@@ -425,7 +387,7 @@ it("etcdlock doctor reports no deadlock of elections and semaphores", function()
     assert(one:semaphore("d", 1):lock_async()), assert(two:semaphore("c", 1):lock_async()),
   }
   suite.etcd():await_keys(prefix, 8)
-  local out = command.run { "doctor", "--endpoints", suite.endpoint(), "--prefix", prefix }
+  local out = doctor_here(0)
   assert_says(out, "4 locks")
   assert.is_nil(out:find("deadlock", 1, true), out)
 end)

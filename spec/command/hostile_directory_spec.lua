@@ -90,16 +90,6 @@ local function observe()
   return names, expected
 end
 
--- Creates a directory with the programs |names|, which report that they were started.
-local function plant_programs(names)
-  local directory = temporary.directory()
-  for _, name in ipairs(names) do
-    write_file(directory .. "/" .. name, "#!/bin/sh\necho started $0 >&2\nexit 1\n")
-    assert(uv.fs_chmod(directory .. "/" .. name, tonumber("755", 8)))
-  end
-  return directory
-end
-
 describe("the installed command", function()
   local root, names, expected
 
@@ -141,10 +131,12 @@ describe("the installed command", function()
   end)
 
   it("is run by its bash completion instead of ./etcdlock", function()
+    local directory = temporary.directory()
+    temporary.program(directory .. "/etcdlock", "echo started $0 >&2; exit 1")
     local out, code, err = proc.run({ "bash", "-c", [[
       PATH=":$PATH" && source "$0/share/bash-completion/completions/etcdlock" &&
         complete -p etcdlock
-    ]], root }, { cwd = plant_programs { "etcdlock" }, env = LUA_DEFAULTS })
+    ]], root }, { cwd = directory, env = LUA_DEFAULTS })
     assert.same({ 0, "" }, { code, err })
     assert.matches("^complete .* etcdlock\n$", out)
   end)

@@ -1,28 +1,15 @@
 -- Tests the processes that the command of etcdlock run has started: which signals reach them, and
 -- what ends them.
 
+client_options { ttl = 10 }
+local NAME = prefix .. "a"
+
 -- Regression 079. When etcdlock passed TERM on, or sent TERM after a loss, only the command got it,
 -- not the processes that the command had started. These processes went on, even while the next
 -- holder's command ran.
 describe("the processes that the command of etcdlock run has started", function()
-  before_each(function() client_options { ttl = 10 } end)
-  local NAME = prefix .. "a"
-
   local function start(script, ...)
-    local words = { "run", NAME, ... }
-    for _, word in ipairs { "--", "sh", "-c", script } do words[#words + 1] = word end
-    return command.start(words)
-  end
-
-  local function runs(pid)
-    local text = read_file(("/proc/%d/stat"):format(pid))
-    return text and text:match ".*%) (%S)" ~= "Z"
-  end
-
-  -- Makes the holder lose the lock.
-  local function take_away()
-    local client = connect()
-    assert(client:break_lock("a", client:queue "a"[1].token))
+    return command.start { "run", NAME, { ... }, command.sh(script) }
   end
 
   it("get TERM when etcdlock gets it", function()
@@ -42,7 +29,7 @@ describe("the processes that the command of etcdlock run has started", function(
       exec sleep 40
     ]], "--grace=10")
     job:expect "^ready"
-    take_away()
+    clients.take_away(client, "a")
     assert.equal(70, (job:wait()))
     assert.matches("cleaned\n$", job.out.text)
   end)
@@ -53,16 +40,16 @@ describe("the processes that the command of etcdlock run has started", function(
       exec sleep 40
     ]], "--grace=0.5")
     local pid = tonumber((job:expect "^ready (%d+)"))
-    take_away()
+    clients.take_away(client, "a")
     assert.equal(70, (job:wait()))
-    wait.eventually(function() return not runs(pid) end, 5, "the end of sh")
+    wait.eventually(function() return not proc.state(pid) end, 5, "the end of sh")
   end)
 
   it("go on when the command ends by itself", function()
     local job = start "sleep 40 >/dev/null 2>&1 & echo ready $!"
     local pid = tonumber((job:expect "^ready (%d+)"))
     assert.equal(0, (job:wait()))
-    assert.is_true(runs(pid))
+    assert.is_string(proc.state(pid))
     uv.kill(pid, "sigkill")
   end)
 
@@ -71,7 +58,7 @@ describe("the processes that the command of etcdlock run has started", function(
     local pid, shell = job:expect "^ready (%d+) (%d+)"
     uv.kill(tonumber(shell), "sigkill")
     assert.equal(137, (job:wait()))
-    assert.is_true(runs(tonumber(pid)))
+    assert.is_string(proc.state(pid))
     uv.kill(tonumber(pid), "sigkill")
     assert.matches("sh was killed; processes that it has started go on without the lock\n$",
       job:errors())
@@ -89,7 +76,7 @@ describe("the processes that the command of etcdlock run has started", function(
       job:kill("sig" .. name:lower())
       job:expect("^got%-" .. name)
     end
-    assert.is_true(runs(pid))
+    assert.is_string(proc.state(pid))
     uv.kill(pid, "sigkill")
     job:send "go"
     assert.equal(0, (job:wait()))
@@ -99,28 +86,9 @@ end)
 -- Regression 080. TERM to the process group of etcdlock (`kill -- -PGID`) reached the command
 -- twice: from the sender and from etcdlock.
 describe("TERM to the process group of etcdlock run", function()
-  local NAME = prefix .. "a"
-
-  -- Lua code that prints TERM and USR1 as often as they arrive, and ends when it reads a line.
-  local LISTENS = [[
-    local uv = require "luv"
-    for _, name in ipairs { "sigterm", "sigusr1" } do
-      uv.new_signal():start(name, function() print("got " .. name) end)
-    end
-    local input = uv.new_pipe(false)
-    input:open(0)
-    input:read_start(function() os.exit(0) end)
-    print "ready"
-    uv.run()
-  ]]
-
   it("reaches the command once", function()
-    local words, env = command.words()
-    -- The shell prints the pid, because setsid may fork and then has another pid.
-    local job = proc.talk({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh",
-      words[1], words[2], "run", NAME, "--",
-      uv.exepath(), "spec/support/programs/child.lua", LISTENS }, env)
-    local pid = tonumber((job:expect "^pid (%d+)"))
+    local job, pid = command.start_leader { "run", NAME, "--", uv.exepath(),
+      "spec/support/programs/signals.lua", "sigterm", "sigusr1" }
     job:expect "^ready"
     for _ = 1, 5 do
       assert(uv.kill(-pid, "sigterm"))
@@ -153,7 +121,7 @@ describe("etcdlock run with pid 1", function()
       while :; do sleep 0.05; done
     ]])
     assert.equal("1", (job:expect "^reaped by (%d+)"))
-    assert(require "luv".kill(proc.children_of(job.pid)[1], "sigterm"))
+    assert(uv.kill(proc.children_of(job.pid)[1], "sigterm"))
     assert.equal(3, (job:wait()))
   end)
 end)
@@ -162,8 +130,6 @@ end)
 -- released the lock when the command had ended, although other processes of the group still ran.
 -- These processes went on beside the next holder's command, and nothing ended them.
 describe("etcdlock run, when its command ends", function()
-  local NAME = prefix .. "a"
-
   -- A command that ends with the status 3 at a signal. The process that it has started ignores
   -- these signals, and ends when the file $0/finish is there, or the directory $0 is gone.
   local COMMAND = [[
@@ -175,11 +141,6 @@ describe("etcdlock run, when its command ends", function()
     while :; do wait; done
   ]]
 
-  local function runs(pid)
-    local text = read_file(("/proc/%d/stat"):format(pid))
-    return text and text:match ".*%) (%S)" ~= "Z"
-  end
-
   local directory
 
   before_each(function() directory = temporary.directory() end)
@@ -187,11 +148,10 @@ describe("etcdlock run, when its command ends", function()
   -- Runs COMMAND with --grace=|grace|, sends the signal |name| to etcdlock, and waits until the
   -- command has ended. Returns the job and the pid of the process that the command has started.
   local function start_and_signal(name, grace)
-    local job = command.start { "run", NAME, "--grace=" .. grace, "--", "sh", "-c", COMMAND,
-      directory }
+    local job = command.start { "run", NAME, "--grace=" .. grace, command.sh(COMMAND, directory) }
     local pid, started = job:expect "^ready (%d+) (%d+)"
     job:kill(name)
-    wait.eventually(function() return not runs(tonumber(pid)) end, 5, "the end of the command")
+    wait.eventually(function() return not proc.state(pid) end, 5, "the end of the command")
     return job, tonumber(started)
   end
 
@@ -209,12 +169,12 @@ describe("etcdlock run, when its command ends", function()
   it("after TERM, kills the other processes of its group when --grace is over", function()
     local job, pid = start_and_signal("sigterm", 0.5)
     assert.equal(3, (job:wait()))
-    wait.eventually(function() return not runs(pid) end, 5, "the end of the process")
+    wait.eventually(function() return not proc.state(pid) end, 5, "the end of the process")
   end)
 
   it("after TERM, exits with 70 if the lock is lost before the end of its group", function()
     local job = start_and_signal("sigterm", 300)
-    assert(client:break_lock("a", client:queue "a"[1].token))
+    clients.take_away(client, "a")
     wait.eventually(function() return job:errors():find "was lost" end, 5, "the loss is noticed")
     assert(io.open(directory .. "/finish", "w")):close()
     assert.equal(70, (job:wait()))
@@ -223,7 +183,7 @@ describe("etcdlock run, when its command ends", function()
   it("after HUP, which is for the command alone, leaves the other processes alone", function()
     local job, pid = start_and_signal("sighup", 0.5)
     etcd:await_keys(NAME .. "/", 0)
-    assert.is_true(runs(pid))
+    assert.is_string(proc.state(pid))
     uv.kill(pid, "sigkill")
     assert.equal(3, (job:wait()))
   end)
@@ -258,7 +218,7 @@ describe("etcdlock run", function()
     job:expect "^ready"
     local pid_1 = proc.children_of(job.pid)[1]
     local shell = proc.children_of(pid_1)[1]
-    assert(require "luv".kill(proc.children_of(shell)[1], "sigterm"))
+    assert(uv.kill(proc.children_of(shell)[1], "sigterm"))
     job:expect "^status 3"
     job:wait()
   end)
@@ -280,9 +240,7 @@ describe("etcdlock run, after TERM and the end of its command,", function()
   -- Runs COMMAND with the options |...| and sends TERM to etcdlock. Returns the job and the time of
   -- the TERM.
   local function start_and_terminate(...)
-    local words = { "run", prefix .. "a", "--grace=" .. GRACE, ... }
-    for _, word in ipairs { "--", "sh", "-c", COMMAND } do words[#words + 1] = word end
-    local job = command.start(words)
+    local job = command.start { "run", NAME, "--grace=" .. GRACE, { ... }, command.sh(COMMAND) }
     job:expect "^ready"
     job:kill "sigterm"
     return job, wait.now()
@@ -291,7 +249,7 @@ describe("etcdlock run, after TERM and the end of its command,", function()
   it("kills the other processes no later if the lock is lost", function()
     local job, since = start_and_terminate()
     wait.sleep(GRACE / 2)
-    assert(client:break_lock("a", client:queue "a"[1].token))
+    clients.take_away(client, "a")
     assert.equal(70, (job:wait()))
     assert.is_true(wait.now() - since < GRACE * 1.4)
   end)

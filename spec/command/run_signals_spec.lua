@@ -1,5 +1,12 @@
 -- Tests etcdlock run that starts with blocked signals, or that no shell can continue.
 
+-- Returns whether |signal|, for example "sigterm", is pending for the process |pid|.
+local function is_pending(pid, signal)
+  local text = assert(read_file(("/proc/%d/status"):format(pid)))
+  local digits = text:match "ShdPnd:%s*%x*(%x%x%x%x%x%x%x%x)"
+  return math.floor(tonumber(digits, 16) / 2 ^ (uv.constants[signal:upper()] - 1)) % 2 == 1
+end
+
 -- Regression 101. If SIGCHLD was blocked when etcdlock started, etcdlock did not notice the end of
 -- its command and never ended. Other blocked signals did not reach etcdlock either. It started its
 -- command with no signal blocked, instead of with the mask that it had got itself.
@@ -16,13 +23,6 @@ describe("etcdlock run that starts with blocked signals", function()
   local function start(block, ...)
     local words, env = command.words()
     return proc.talk({ "env", block, words[1], words[2], "run", prefix .. name, "--", ... }, env)
-  end
-
-  -- Returns whether |signal|, for example "sigterm", is pending for the process |pid|.
-  local function is_pending(pid, signal)
-    local text = assert(read_file(("/proc/%d/status"):format(pid)))
-    local digits = text:match "ShdPnd:%s*%x*(%x%x%x%x%x%x%x%x)"
-    return math.floor(tonumber(digits, 16) / 2 ^ (uv.constants[signal:upper()] - 1)) % 2 == 1
   end
 
   it("ends with its command", function()
@@ -66,48 +66,13 @@ end)
 -- next stop instead. It did so even if another process had stopped the command, and even if a CONT
 -- had come in between.
 describe("etcdlock run that no shell could continue", function()
-  local PREFIX = prefix
-
-  -- Lua code that prints each signal, stops at any TSTP but the first, and ends when it reads a
-  -- line.
-  local LISTENS = [[
-    local uv = require "luv"
-    local first = uv.new_signal()
-    first:start("sigtstp", function()
-      first:stop()
-      print "got sigtstp"
-    end)
-    for _, name in ipairs { "sigcont", "sigusr1" } do
-      uv.new_signal():start(name, function() print("got " .. name) end)
-    end
-    local input = uv.new_pipe(false)
-    input:open(0)
-    input:read_start(function() os.exit(0) end)
-    print("ready " .. uv.os_getpid())
-    uv.run()
-  ]]
-
-  local function is_stopped(pid)
-    return assert(read_file(("/proc/%d/stat"):format(pid))):match ".*%) (%S)" == "T"
-  end
-
-  local USR1 = uv.constants.SIGUSR1
-
-  -- Returns whether USR1 is pending for the process |pid|.
-  local function has_usr1_pending(pid)
-    local text = assert(read_file(("/proc/%d/status"):format(pid)))
-    return math.floor(tonumber(text:match "ShdPnd:%s*(%x+)", 16) / 2 ^ (USR1 - 1)) % 2 == 1
-  end
+  local function is_stopped(pid) return proc.state(pid) == "T" end
 
   -- Starts etcdlock run |name|, whose command gets TSTP and does not stop. Returns the job, and the
   -- pids of etcdlock and of the command.
   local function start(name)
-    local words, env = command.words()
-    -- The shell prints the pid, because setsid may fork and then has another pid.
-    local job = proc.talk({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh",
-      words[1], words[2], "run", PREFIX .. name, "--",
-      uv.exepath(), "spec/support/programs/child.lua", LISTENS }, env)
-    local pid = tonumber((job:expect "^pid (%d+)"))
+    local job, pid = command.start_leader { "run", prefix .. name, "--", uv.exepath(),
+      "spec/support/programs/signals.lua", "sigtstp!", "sigcont", "sigusr1" }
     finally(function() uv.kill(pid, "sigkill") end) -- this ends the command, too, if it still runs
     local child = tonumber((job:expect "^ready (%d+)"))
     assert(uv.kill(pid, "sigtstp"))
@@ -121,7 +86,7 @@ describe("etcdlock run that no shell could continue", function()
     assert(uv.kill(child, name))
     wait.eventually(function() return is_stopped(child) end, 5, "the stop")
     assert(uv.kill(pid, "sigusr1")) -- etcdlock handles it after the stop
-    wait.eventually(function() return has_usr1_pending(child) end, 5, "USR1 for the command")
+    wait.eventually(function() return is_pending(child, "sigusr1") end, 5, "USR1")
     assert.is_true(is_stopped(child))
     assert(uv.kill(pid, "sigcont"))
     job:expect "^got sigusr1"

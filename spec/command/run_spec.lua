@@ -4,25 +4,10 @@
 client_options { ttl = 10 }
 local NAME = prefix .. "a"
 
--- Returns the arguments |...| of `etcdlock run` as a list. A table in |...| stands for "--" and the
--- words of that table.
-local function words_of(...)
-  local words = { "run" }
-  for i = 1, select("#", ...) do
-    local word = select(i, ...)
-    if type(word) == "table" then
-      words[#words + 1] = "--"
-      for _, one in ipairs(word) do words[#words + 1] = one end
-    else
-      words[#words + 1] = word
-    end
-  end
-  return words
-end
-
-local function run(...) return command.run(words_of(...)) end
-local function start(...) return command.start(words_of(...)) end
-local function sh(script) return { "sh", "-c", script } end
+local function run(...) return command.run { "run", ... } end
+local function status_of(...) return command.status { "run", ... } end
+local function start(...) return command.start { "run", ... } end
+local sh = command.sh
 
 -- Shell code that prints "ready PID", then "got-NAME" for each signal, and ends when it reads a
 -- line.
@@ -31,13 +16,6 @@ local LISTENS = [[
   echo ready $$
   while ! read line; do :; done
 ]]
-
--- Returns the state of the process |pid| as in /proc ("T": stopped), or nil if it has ended.
-local function state(pid)
-  local text = read_file(("/proc/%d/stat"):format(pid))
-  local found = text and text:match ".*%) (%S)"
-  return found ~= "Z" and found or nil
-end
 
 describe("etcdlock run", function()
   it("runs the command while it holds the lock, and exits with the command's status", function()
@@ -52,8 +30,8 @@ describe("etcdlock run", function()
   end)
 
   it("passes all words after -- to the command unchanged", function()
-    assert.equal("a b|--ttl|--|\n", (run(NAME, { "sh", "-c", [[printf '%s|' "$@"; echo]], "sh",
-      "a b", "--ttl", "--" })))
+    assert.equal("a b|--ttl|--|\n", (run(NAME, sh([[printf '%s|' "$@"; echo]], "sh", "a b",
+      "--ttl", "--"))))
   end)
 
   it("begins the command with the first word after NAME that is no option, without --", function()
@@ -64,7 +42,7 @@ describe("etcdlock run", function()
       { { "--value", "-5", NAME, "--shared", "--insecure-transport", "echo", "a" }, "a\n" },
       { { NAME, "echo", "--", "a" }, "-- a\n" },
     } do
-      local out, status, err = run((table.unpack or unpack)(case[1]))
+      local out, status, err = run(case[1])
       assert.same({ case[2], 0, "" }, { out, status, err })
     end
     local out = command.run { "--prefix", prefix, "run", "a", "sh", "-c", "echo $ETCD_LOCK_KEY" }
@@ -73,7 +51,7 @@ describe("etcdlock run", function()
 
   it("takes durations with a unit", function()
     for _, value in ipairs { "5", "5s", "0.1m", "0.01h", "0.001d", ".5s" } do
-      assert.equal(0, (select(2, run(NAME, "--timeout", value, "--grace=1s", "true"))), value)
+      assert.equal(0, status_of(NAME, "--timeout", value, "--grace=1s", "true"), value)
     end
     clients.keep(assert(client:lock "a"))
     local _, _, err = run(NAME, "--timeout=0.01m", "true")
@@ -94,8 +72,8 @@ describe("etcdlock run", function()
 
   it("sets ETCD_LOCK_KEY, ETCD_LOCK_REV and ETCDLOCK_TOKEN for the command", function()
     local before = etcd:revision()
-    local out = command.run(words_of(NAME,
-      sh "echo $ETCD_LOCK_KEY $ETCD_LOCK_REV $ETCDLOCK_TOKEN $OF_OURS"), { OF_OURS = "kept" })
+    local out = command.run({ "run", NAME,
+      sh "echo $ETCD_LOCK_KEY $ETCD_LOCK_REV $ETCDLOCK_TOKEN $OF_OURS" }, { OF_OURS = "kept" })
     local key, rev, token = out:match "^(%S+) (%d+) (%d+) kept\n$"
     assert.equal(NAME, key:match "^(.*)/%x+$")
     assert.equal(before + 1, tonumber(token))
@@ -116,20 +94,20 @@ describe("etcdlock run", function()
   end)
 
   it("exits with 128 + the number of the signal that has ended the command", function()
-    assert.equal(128 + 9, (select(2, run(NAME, sh "kill -9 $$"))))
-    assert.equal(128 + 15, (select(2, run(NAME, sh "kill -TERM $$"))))
+    assert.equal(128 + 9, status_of(NAME, sh "kill -9 $$"))
+    assert.equal(128 + 15, status_of(NAME, sh "kill -TERM $$"))
     assert.same({}, etcd:keys(NAME .. "/"))
   end)
 
   it("exits with 126 or 127, without a wait for the lock, if the command cannot be run", function()
     clients.keep(assert(client:lock "a"))
     local directory = temporary.directory()
-    local out, status, err = run(NAME, { "no-such-command" })
+    local out, status, err = run(NAME, "--", "no-such-command")
     assert.same({ "", 127 }, { out, status })
     assert.equal("etcdlock: no-such-command: command not found\n", err)
-    assert.equal(127, (select(2, run(NAME, { directory .. "/nothing" }))))
-    assert.equal(126, (select(2, run(NAME, { directory }))))
-    assert.equal(126, (select(2, run(NAME, { "./README.md" }))))
+    assert.equal(127, status_of(NAME, "--", directory .. "/nothing"))
+    assert.equal(126, status_of(NAME, "--", directory))
+    assert.equal(126, status_of(NAME, "--", "./README.md"))
     assert.equal(1, #etcd:keys(NAME .. "/"))
   end)
 
@@ -142,8 +120,8 @@ describe("etcdlock run", function()
     end, 5, "an answer of etcd within 1 s")
     assert.same({ "", 75 }, { out, status })
     assert.matches('^etcdlock: lock ".*a" was not free within 1 s; holder[^:]*: pid %d', err)
-    assert.equal(75, (select(2, run(NAME, "--timeout=0", { "true" }))))
-    assert.equal(9, (select(2, run("--timeout=0", "-E", "9", NAME, { "true" }))))
+    assert.equal(75, status_of(NAME, "--timeout=0", "--", "true"))
+    assert.equal(9, status_of("--timeout=0", "-E", "9", NAME, "--", "true"))
     etcd:await_keys(NAME .. "/", 1)
   end)
 
@@ -161,13 +139,13 @@ describe("etcdlock run", function()
 
   it("prints errors, and those of the command, with --quiet", function()
     local _, status, err = run("--endpoints", "127.0.0.1:1", NAME, "-q", "-E", "0", "--timeout",
-      "0.5", { "true" })
+      "0.5", "--", "true")
     assert.equal(69, status)
     assert.matches("^etcdlock: .*refused\n$", err)
     assert.equal("theirs\n", (select(3, run(NAME, "-q", sh "echo theirs >&2"))))
     local job = start(NAME, "-q", sh "echo held; read line; sleep 60")
     job:expect "^held"
-    assert(client:break_lock("a", client:queue "a"[1].token))
+    clients.take_away(client, "a")
     assert.equal(70, (job:wait()))
     assert.matches("was lost", job:errors(), 1, true)
   end)
@@ -183,24 +161,24 @@ describe("etcdlock run", function()
 
   it("runs beside a read hold with --shared, and exits with 75 without it", function()
     local lock = assert(client:read_lock "a")
-    assert.equal(75, (select(2, run(NAME, "--timeout=0", { "true" }))))
-    assert.equal(0, (select(2, run(NAME, "--timeout=0", "--shared", { "true" }))))
+    assert.equal(75, status_of(NAME, "--timeout=0", "--", "true"))
+    assert.equal(0, status_of(NAME, "--timeout=0", "--shared", "--", "true"))
     assert(lock:unlock())
   end)
 
   it("takes one of n permits with --permits, also beside holders with another n", function()
     local semaphore = assert(client:semaphore("a", 2))
     local function assert_exits(status, permits)
-      local _, actual, err = run(NAME, "--timeout=0", permits, { "true" })
+      local _, actual, err = run(NAME, "--timeout=0", permits, "--", "true")
       assert.equal(status, actual, err)
     end
     clients.keep(assert(semaphore:lock()))
     assert_exits(0, "--permits=2")
     -- Regression 274. Nothing told that others give another number of permits.
-    local _, _, said = run(NAME, "--permits=3", { "true" })
+    local _, _, said = run(NAME, "--permits=3", "--", "true")
     assert.matches('^etcdlock: semaphore ".*a": the number of permits is 3 in this client, and 2 '
       .. "in pid %d+ on [^\n]*\n$", said)
-    assert.equal("", (select(3, run(NAME, "--permits=3", "--quiet", { "true" }))))
+    assert.equal("", (select(3, run(NAME, "--permits=3", "--quiet", "--", "true"))))
     assert_exits(75, "--permits=1")
     clients.keep(assert(semaphore:lock()))
     assert_exits(75, "--permits=2")
@@ -310,8 +288,7 @@ describe("a signal to etcdlock run", function()
 end)
 
 describe("etcdlock run that has lost its lock", function()
-  -- Makes the holder lose the lock.
-  local function take_away() assert(client:break_lock("a", client:queue "a"[1].token)) end
+  local function take_away() clients.take_away(client, "a") end
 
   it("ends the command with TERM, reports the loss and exits with 70", function()
     local job = start(NAME, sh [[
@@ -335,7 +312,7 @@ describe("etcdlock run that has lost its lock", function()
       while :; do sleep 0.05; done
     ]])
     local pid = tonumber((job:expect "^ready (%d+)"))
-    wait.eventually(function() return state(pid) == "T" end, 5, "it is stopped")
+    wait.eventually(function() return proc.state(pid) == "T" end, 5, "it is stopped")
     take_away()
     job:expect "^got%-TERM"
     assert.equal(70, (job:wait()))
@@ -399,7 +376,7 @@ describe("etcdlock run", function()
     local job = start(NAME, "--ttl=2", sh "echo ready $$; read line; sleep 60")
     local pid = tonumber((job:expect "^ready (%d+)"))
     job:kill "sigkill"
-    wait.eventually(function() return not state(pid) end, 5, "the end of its command")
+    wait.eventually(function() return not proc.state(pid) end, 5, "the end of its command")
     job:destroy()
     etcd:await_keys(NAME .. "/", 0, 10)
   end)
@@ -425,7 +402,7 @@ describe("etcdlock run --at-least", function()
   end)
 
   it("does not keep the lock for longer if the command has run for longer", function()
-    assert.equal(0, (select(2, run(NAME, "--at-least=0.01", sh "sleep 0.1"))))
+    assert.equal(0, status_of(NAME, "--at-least=0.01", sh "sleep 0.1"))
     assert.same({}, etcd:keys(NAME .. "/"))
   end)
 
@@ -448,7 +425,7 @@ describe("etcdlock run --at-least", function()
 
   it("ends when the lock is lost, reports it and keeps the exit status", function()
     local job = start_kept()
-    assert(client:break_lock("a", client:queue "a"[1].token))
+    clients.take_away(client, "a")
     assert.equal(3, (job:wait()))
     assert.matches("was lost", job:errors(), 1, true)
   end)

@@ -2,22 +2,14 @@
 
 local NAME = prefix .. "worker"
 
--- Writes an executable shell script.
-local function write_program(file, text)
-  write_file(file, "#!/bin/sh\n" .. text .. "\n")
-  assert(uv.fs_chmod(file, tonumber("755", 8)))
-end
-
 describe("the systemd unit examples/systemd/worker.service", function()
   local directory, unit, env
 
   before_each(function()
     directory = temporary.directory()
-    local words
-    words, env = command.words()
-    write_program(directory .. "/etcdlock", ('cd "%s" && exec "%s" "%s" "$@"'):format(uv.cwd(),
-      words[1], words[2]))
-    write_program(directory .. "/worker", [[
+    env = select(2, command.words())
+    command.install(directory)
+    temporary.program(directory .. "/worker", [[
       trap 'echo got-TERM; exit 0' TERM
       sleep 60 &
       echo works

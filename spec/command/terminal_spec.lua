@@ -4,25 +4,10 @@
 local NAME = prefix .. "a"
 local CTRL_C, CTRL_Z = "\3", "\26"
 
--- Lua code that prints each signal as often as it arrives, and ends when it reads a line. (A shell
--- would merge two signals that arrive together.)
-local LISTENS = [[
-  local uv = require "luv"
-  for _, name in ipairs { "sigint", "sigquit", "sigusr1" } do
-    uv.new_signal():start(name, function() print("got " .. name) end)
-  end
-  print("ready " .. uv.os_getppid())
-  local input = uv.new_pipe(false)
-  input:open(0)
-  input:read_start(function() os.exit(0) end)
-  io.stdout:setvbuf "line"
-  uv.run()
-]]
-
 -- Runs the shell code |text| at a terminal of its own. Input from the test acts as key presses.
 local function at_terminal(text)
   local words, env = command.words()
-  env.LUA, env.LISTENS = uv.exepath(), LISTENS
+  env.LUA = uv.exepath()
   env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
   env.PS1, env.TERM = "$ ", "dumb"
   return proc.talk(session.at_terminal(text), env)
@@ -45,9 +30,9 @@ end
 
 describe("etcdlock run at a terminal", function()
   it("delivers each Ctrl-C and each Ctrl-Backslash to the command exactly once", function()
-    local terminal = at_terminal(
-      'exec $COMMAND run $NAME -- $LUA spec/support/programs/child.lua "$LISTENS"')
-    local pid = terminal:expect "^ready (%d+)"
+    local terminal = at_terminal("exec $COMMAND run $NAME -- $LUA "
+      .. "spec/support/programs/signals.lua sigint sigquit sigusr1")
+    local pid = terminal:expect "^ready %d+ (%d+)"
     local function heard(name) return select(2, terminal.out.text:gsub("got " .. name, "")) end
     for i = 1, 5 do -- two equal signals at once may arrive as one
       press(terminal, CTRL_C)

@@ -146,6 +146,11 @@ function M.assert_wait(...)
   end
 end
 
+-- Makes the holder of the lock |name| lose it to |client|.
+function M.take_away(client, name)
+  assert(client:break_lock(name, client:queue(name)[1].token))
+end
+
 -- Waits at most |seconds| (10) for the acquisition |asked| (see ask) and returns its results: a
 -- lock, or nil, message, code.
 function M.ended(asked, seconds)

@@ -2,6 +2,7 @@
 
 local proc = require "spec.support.programs.proc"
 local uv = require "luv"
+local write_file = require "bench.write_file"
 
 local M = {}
 
@@ -13,6 +14,12 @@ function M.directory(parent)
   local path = assert(uv.fs_mkdtemp(parent .. "/etcdlock-XXXXXX"))
   table.insert(directories, path)
   return path
+end
+
+-- Writes the shell code |text| to |path|, as an executable file.
+function M.program(path, text)
+  write_file(path, "#!/bin/sh\n" .. text .. "\n")
+  assert(uv.fs_chmod(path, tonumber("755", 8)))
 end
 
 -- Returns how many directories there are, for remove_all.

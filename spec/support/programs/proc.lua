@@ -111,6 +111,12 @@ function M.children_of(pid)
   return pids
 end
 
+-- Returns the state of the process |pid| as in /proc ("T": stopped), or nil if it has ended.
+function M.state(pid)
+  local state = (read_file(("/proc/%d/stat"):format(pid)) or ""):match ".*%) (%S)"
+  return state ~= "Z" and state or nil
+end
+
 local ROOT = uv.cwd()
 
 -- Returns the search path with its relative entries made absolute.

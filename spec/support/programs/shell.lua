@@ -6,6 +6,7 @@
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local session = require "spec.support.programs.session"
+local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 local write_file = require "bench.write_file"
@@ -19,24 +20,12 @@ local ROOT = uv.cwd()
 local MARK = "\1"
 
 local ETCD = [[
-#!/bin/sh
 url=http://127.0.0.1:%s
 case "$*" in *--listen-client-urls*) ;; *)
   set -- "$@" --listen-client-urls $url --advertise-client-urls $url \
     --listen-peer-urls http://127.0.0.1:%s
 esac
-exec setpriv --pdeathsig KILL '%s' "$@"
-]]
-
-local COMMAND = [[
-#!/bin/sh
-exec lua5.4 '%s/bin/etcdlock' "$@"
-]]
-
-local function write_program(path, text)
-  write_file(path, text)
-  assert(uv.fs_chmod(path, tonumber("700", 8)))
-end
+exec setpriv --pdeathsig KILL '%s' "$@"]]
 
 local function program(name)
   return (proc.run { "sh", "-c", "command -v " .. name }):match "%S+"
@@ -50,8 +39,8 @@ function Shell.start(directory, env, port)
     assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/" .. name))
   end
   assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
-  write_program(bin .. "/etcdlock", COMMAND:format(ROOT))
-  write_program(bin .. "/etcd", ETCD:format(port, ports.free(), program "etcd"))
+  temporary.program(bin .. "/etcdlock", ([[exec lua5.4 '%s/bin/etcdlock' "$@"]]):format(ROOT))
+  temporary.program(bin .. "/etcd", ETCD:format(port, ports.free(), program "etcd"))
   env = proc.lua_environment(env)
   env.LUA_PATH = "./?.lua;" .. env.LUA_PATH -- the modules that a document has the reader write
   env.PATH = bin .. ":" .. os.getenv "PATH"

@@ -336,8 +336,8 @@ local function count(directory, is_counted)
   return n
 end
 
--- Returns the directories in which worker |i| (1) has created wake-up sockets, by the paths of their
--- descriptors.
+-- Returns the directories of the wake-up sockets that worker |i| (1) has created, by the paths of
+-- their descriptors.
 function Nginx:wake_sockets(i)
   local found, fds = {}, ("/proc/%d/fd/"):format(self:workers()[i or 1])
   local scan = assert(uv.fs_scandir(fds))
