@@ -18,19 +18,19 @@ local INIT_WORKER = ([[
 local locations = {}
 local same, more, n = {}, {}, 0
 
--- Adds a test to |list|: the request that runs |code| must answer |answer|, which has one line
+-- Adds a test to |list|: the request that runs |code| must answer |answer|, which has one part
 -- for each call of `tell`. |what| is the name of the test.
 local function add(list, what, code, answer)
   n = n + 1
   locations["/" .. n] = code
-  list[#list + 1] = { what = what, path = "/" .. n, answer = answer:gsub("\n *", "\n") }
+  list[#list + 1] = { what = what, path = "/" .. n, answer = answer:gsub(" | ", "\n") .. "\n" }
 end
 
 local function story(...) add(same, ...) end
 
 story("new sets exptime to 30 s and timeout to 5 s, also with a shorter exptime", [[
   tell(new().exptime, new().timeout, new({ exptime = 0.5 }).timeout)
-]], "30 5 5\n")
+]], "30 5 5")
 
 story('lock of a held key returns "timeout", and unlock after that "unlocked"', [[
   for _ = 1, 2 do
@@ -40,11 +40,7 @@ story('lock of a held key returns "timeout", and unlock after that "unlocked"', 
     tell(one:unlock())
     tell(other:unlock())
   end
-]], ([[0
-  nil timeout
-  1
-  nil unlocked
-]]):rep(2))
+]], "0 | nil timeout | 1 | nil unlocked | 0 | nil timeout | 1 | nil unlocked")
 
 story('lock with timeout 0 takes a free key and returns "timeout" for a held one', [[
   local one, other = new { timeout = 0 }, new { timeout = 0 }
@@ -53,12 +49,7 @@ story('lock with timeout 0 takes a free key and returns "timeout" for a held one
   tell(one:unlock())
   tell(other:lock "zero")
   tell(other:unlock())
-]], [[0
-  nil timeout
-  1
-  0
-  1
-]])
+]], "0 | nil timeout | 1 | 0 | 1")
 
 story("lock waits until the holder unlocks, and returns the seconds it waited", [[
   local thread = ngx.thread.spawn(function()
@@ -72,11 +63,7 @@ story("lock waits until the holder unlocks, and returns the seconds it waited", 
   ngx.thread.wait(thread) -- its unlock may return later than the lock of this thread
   tell("second", elapsed >= 0.08 and elapsed < 4, failure)
   tell("second", lock:unlock())
-]], [[first 0
-  first 1
-  second true nil
-  second 1
-]])
+]], "first 0 | first 1 | second true nil | second 1")
 
 for option, value in pairs { step = 0.01, ratio = 3, max_step = 0.05 } do
   story(("new accepts the option %s, and lock waits until the holder unlocks"):format(option), ([[
@@ -88,7 +75,7 @@ for option, value in pairs { step = 0.01, ratio = 3, max_step = 0.05 } do
     end)
     ngx.sleep(0.05)
     one:unlock()
-  ]]):format(option, option, value, option), "0\ntrue 1\n")
+  ]]):format(option, option, value, option), "0 | true 1")
 end
 
 story("new reduces a timeout that is longer than exptime to exptime", [[
@@ -96,7 +83,7 @@ story("new reduces a timeout that is longer than exptime to exptime", [[
   tell(one:lock "cut")
   tell(other.timeout, other:lock "cut")
   one:unlock()
-]], "0\n1 nil timeout\n")
+]], "0 | 1 nil timeout")
 
 story("a lock that is not unlocked expires after exptime", [[
   local one, other = new { exptime = 2 }, new { timeout = 20 }
@@ -104,24 +91,18 @@ story("a lock that is not unlocked expires after exptime", [[
   local elapsed, failure = other:lock "expiring"
   tell(elapsed >= 0.5 and elapsed < 10, failure)
   tell(other:unlock())
-]], [[0
-  true nil
-  1
-]])
+]], "0 | true nil | 1")
 
 story('lock(nil) returns "nil key"', [[
   tell(new():lock(nil))
-]], "nil nil key\n")
+]], "nil nil key")
 
 story("lock takes a number as key, equal to its string form", [[
   local one, other = new(), new { timeout = 0 }
   tell(one:lock(7))
   tell(other:lock "7")
   tell(one:unlock())
-]], [[0
-  nil timeout
-  1
-]])
+]], "0 | nil timeout | 1")
 
 story("lock takes a key of 65535 bytes, and one with NUL, slash or newline", [[
   local long = ("k"):rep(65534)
@@ -130,9 +111,7 @@ story("lock takes a key of 65535 bytes, and one with NUL, slash or newline", [[
     tell(one:lock(key .. "1"), same:lock(key .. "1"))
     tell(other:lock(key .. "2"), other:unlock(), one:unlock())
   end
-]], ([[0 nil timeout
-  0 1 1
-]]):rep(3))
+]], "0 nil timeout | 0 1 1 | 0 nil timeout | 0 1 1 | 0 nil timeout | 0 1 1")
 
 story('lock on an object that holds a lock returns "locked" for any key', [[
   local lock = new()
@@ -142,17 +121,11 @@ story('lock on an object that holds a lock returns "locked" for any key', [[
   tell(lock:unlock())
   tell(lock:lock "another")
   tell(lock:unlock())
-]], [[0
-  nil locked
-  nil locked
-  1
-  0
-  1
-]])
+]], "0 | nil locked | nil locked | 1 | 0 | 1")
 
 story('unlock without a lock returns "unlocked"', [[
   tell(new():unlock())
-]], "nil unlocked\n")
+]], "nil unlocked")
 
 story('expire restarts exptime or sets a new one; without a lock it returns "unlocked"', [[
   local one, other = new { timeout = 0, exptime = 2 }, new { timeout = 0, exptime = 2 }
@@ -169,16 +142,8 @@ story('expire restarts exptime or sets a new one; without a lock it returns "unl
   ngx.sleep(1)
   tell("other", other:lock "expire")
   tell("other", other:unlock())
-]], [[before nil unlocked
-  lock 0
-  anew true
-  other nil timeout
-  longer true
-  other nil timeout
-  shorter true
-  other 0
-  other 1
-]])
+]], "before nil unlocked | lock 0 | anew true | other nil timeout | longer true | other nil timeout | "
+  .. "shorter true | other 0 | other 1")
 
 -- Regression 249. An exptime of 0, a timeout below 0 and expire(0) were refused, and an empty key
 -- was taken.
@@ -192,13 +157,7 @@ story("an exptime of 0 does not end the lock, and makes the timeout 0", [[
   tell(other:lock "endless")
   tell(other:lock "short")
   tell(one:unlock(), third:unlock())
-]], [[0 5
-  0 0
-  true
-  nil timeout
-  nil timeout
-  1 1
-]])
+]], "0 5 | 0 0 | true | nil timeout | nil timeout | 1 1")
 
 story("a timeout below 0 does not wait, and an empty key is refused", [[
   local one, other = new(), new { timeout = -1 }
@@ -210,13 +169,7 @@ story("a timeout below 0 does not wait, and an empty key is refused", [[
   tell(ngx.now() < from + 1)
   tell(one:unlock())
   tell(one:lock "")
-]], [[0 1
-  0
-  nil timeout
-  true
-  1
-  nil empty key
-]])
+]], "0 1 | 0 | nil timeout | true | 1 | nil empty key")
 
 story("an object that is garbage-collected releases its lock", [[
   local object, lock = new(), nil
@@ -227,10 +180,7 @@ story("an object that is garbage-collected releases its lock", [[
   lock = new { timeout = 5 }
   tell(lock:lock "garbage" < 4)
   tell(lock:unlock())
-]], [[0
-  true
-  1
-]])
+]], "0 | true | 1")
 
 story("20 light threads that miss a cached value compute it once", [[
   local threads, filled = {}, 0
@@ -253,7 +203,7 @@ story("20 light threads that miss a cached value compute it once", [[
     assert(ok and value == "value")
   end
   tell(filled)
-]], "1\n")
+]], "1")
 
 -- ---- differences from lua-resty-lock -------------------------------------------
 
@@ -264,12 +214,7 @@ add(more, 'unlock after expiry returns "unlocked" and does not release the next 
   tell(one:unlock())
   tell(third:lock "late")
   tell(other:unlock())
-]], [[0
-  true
-  nil unlocked
-  nil timeout
-  1
-]])
+]], "0 | true | nil unlocked | nil timeout | 1")
 
 add(more, "lock takes a key that ends like the key of a read or write lock", [[
   for _, key in ipairs { "/books/read", "write", "a/read/order" } do
@@ -277,13 +222,7 @@ add(more, "lock takes a key that ends like the key of a read or write lock", [[
     tell(one:lock(key), other:lock(key))
     tell(one:unlock())
   end
-]], [[0 nil timeout
-  1
-  0 nil timeout
-  1
-  0 nil timeout
-  1
-]])
+]], "0 nil timeout | 1 | 0 nil timeout | 1 | 0 nil timeout | 1")
 
 add(more, "new and expire return a message for a bad name, option or time", [[
   tell(resty_lock:new())
@@ -296,14 +235,10 @@ add(more, "new and expire return a message for a bad name, option or time", [[
   tell(lock:expire(-1))
   tell(lock:expire(math.huge))
   lock:unlock()
-]], [[nil bad name: a string was wanted
-  nil bad exptime: 0 or a finite number of seconds was wanted
-  nil bad exptime: 0 or a finite number of seconds was wanted
-  nil bad exptime: 0 or a finite number of seconds was wanted
-  nil bad timeout: a number of seconds was wanted
-  nil bad time: 0 or a finite number of seconds was wanted
-  nil bad time: 0 or a finite number of seconds was wanted
-]])
+]], "nil bad name: a string was wanted"
+  .. (" | nil bad exptime: 0 or a finite number of seconds was wanted"):rep(3)
+  .. " | nil bad timeout: a number of seconds was wanted"
+  .. (" | nil bad time: 0 or a finite number of seconds was wanted"):rep(2))
 
 locations["/left"] = [[ tell(new():lock "left") ]]
 locations["/try"] = [[

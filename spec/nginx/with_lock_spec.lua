@@ -138,7 +138,6 @@ with_nginx {
         end
       ]],
     },
-    ["/asked"] = [[ ngx.say(shared:get "asked") ]],
     ["/subrequest"] = [[
       local args = { args = { name = ngx.var.arg_name .. "/below" } }
       ngx.print(with("content", function()
@@ -169,33 +168,27 @@ for path, what in pairs {
     .. what, function() assert_answers(path, "again 1\n") end)
 end
 
-it("a lock is released when ngx.exit in with_lock ends the request", function()
-  assert_answers("/exit_in_content", "")
-end)
-
-it("a lock is released when Lua collects the killed thread of with_lock", function()
-  assert_answers("/collected", "released\n")
-end)
-
-it("with_lock waits for a running with_lock in another light thread", function()
-  assert_answers("/alive", "again 1 later, slept 1\n")
-end)
-
-it("a with_lock function that replaces ngx.ctx keeps its lock", function()
-  assert_answers("/ctx", "timeout, again 2, true\n")
-end)
-
-it("a hold that two with_lock calls share lasts until both end", function()
-  assert_answers("/shared", "true 1, again 1\n")
-end)
+for path, case in pairs {
+  ["/exit_in_content"] = { "a lock is released when ngx.exit in with_lock ends the request", "" },
+  ["/collected"] = { "a lock is released when Lua collects the killed thread of with_lock",
+    "released\n" },
+  ["/alive"] = { "with_lock waits for a running with_lock in another light thread",
+    "again 1 later, slept 1\n" },
+  ["/ctx"] = { "a with_lock function that replaces ngx.ctx keeps its lock",
+    "timeout, again 2, true\n" },
+  ["/shared"] = { "a hold that two with_lock calls share lasts until both end",
+    "true 1, again 1\n" },
+  ["/subrequest"] = { "a with_lock around a subrequest releases its lock afterwards",
+    "again 1\nagain 1\n" },
+  ["/collections"] = { '"deadlock" between phases is found without a garbage collection',
+    "deadlock, 0 collections\n" },
+} do
+  it(case[1], function() assert_answers(path, case[2]) end)
+end
 
 it('try_lock in a body filter gets "locked" while with_lock runs', function()
   assert_answers("/body_filter", "within\ncontent true\n")
-  assert.equal("locked\n", nginx:get("/asked").body)
-end)
-
-it("a with_lock around a subrequest releases its lock afterwards", function()
-  assert_answers("/subrequest", "again 1\nagain 1\n")
+  assert.equal("locked", nginx:value "asked")
 end)
 
 it('a phase gets "deadlock" for a lock that an earlier phase holds', function()
@@ -203,8 +196,4 @@ it('a phase gets "deadlock" for a lock that an earlier phase holds', function()
   assert.matches('^deadlock lock "' .. prefix
     .. 'phases" is held by an earlier phase of this nginx request', body)
   assert.matches("\ndeadlock\nlocked\nagain 1\n$", body)
-end)
-
-it('"deadlock" between phases is found without a garbage collection', function()
-  assert_answers("/collections", "deadlock, 0 collections\n")
 end)
