@@ -261,30 +261,9 @@ describe("a pending lock in luasocket's select", function()
   end)
 end)
 
--- Runs |source| in a process of its own, because etcdlock waits differently once the module of
--- an event loop is loaded.
-local function run(source)
-  local child = proc.lua([[
-    local endpoint, prefix = ...
-    local etcdlock = require "etcdlock"
-    local function connect()
-      return assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
-    end
-    local client, other = connect(), connect()
-  ]] .. source .. [[
-    client:close()
-    other:close()
-    print "done"
-  ]], etcd:endpoints(), prefix)
-  child:expect "^done$"
-  child:wait()
-end
-
 describe("a pending lock in cqueues", function()
   local function in_cqueues(source)
-    run([[
-      local cqueues = require "cqueues"
-      local controller = cqueues.new()
+    return loops.test("cqueues", [[
       local function finish(asked)
         while asked:step() == false do cqueues.poll(asked) end
         return asked:step()
@@ -292,88 +271,76 @@ describe("a pending lock in cqueues", function()
     ]] .. source)
   end
 
-  it("can be polled outside a loop", function()
-    in_cqueues [[
-      local held = assert(other:lock "a")
-      local asked = assert(client:lock_async "a")
-      assert(cqueues.poll(asked, 0.05) ~= asked and asked:step() == false)
-      held:unlock()
-      assert(finish(asked):check())
-    ]]
-  end)
+  it("can be polled outside a loop", in_cqueues [[
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    assert(cqueues.poll(asked, 0.05) ~= asked and asked:step() == false)
+    held:unlock()
+    assert(finish(asked):check())
+  ]])
 
-  it("can be polled while other coroutines wait in lock", function()
-    in_cqueues [[
-      local held, got = assert(other:lock "a"), 0
-      for i = 1, 5 do
+  it("can be polled while other coroutines wait in lock", in_cqueues [[
+    local held, got = assert(other:lock "a"), 0
+    for i = 1, 5 do
+      controller:wrap(function()
+        local lock = assert(finish(assert(client:lock_async "a")))
+        got = got + 1
+        assert(lock:unlock())
+      end)
+      controller:wrap(function()
+        assert(client:lock "a"):unlock()
+        got = got + 1
+      end)
+    end
+    controller:wrap(function()
+      while client:stats().waiting < 10 do cqueues.sleep(0.005) end
+      assert(held:unlock())
+    end)
+    assert(controller:loop(10))
+    assert(controller:empty() and got == 10, got)
+  ]])
+
+  it("does not keep the loop running if it is not polled", in_cqueues [[
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    controller:wrap(function() assert(client:lock "b"):unlock() end)
+    assert(controller:loop(10))
+    assert(controller:empty())
+    assert(asked:cancel() and held:unlock())
+  ]])
+
+  it("can be polled on a descriptor number that a closed client had", in_cqueues [[
+    local numbers, again, rounds = {}, false, 0
+    controller:wrap(function()
+      while rounds < 5 or not again and rounds < 50 do
+        rounds = rounds + 1
+        local one = connect()
+        local held = assert(other:lock "a")
+        local asked = assert(one:lock_async "a")
+        again = again or numbers[asked:pollfd()]
+        numbers[asked:pollfd()] = true
         controller:wrap(function()
-          local lock = assert(finish(assert(client:lock_async "a")))
-          got = got + 1
-          assert(lock:unlock())
+          cqueues.sleep(0.05)
+          assert(held:unlock())
         end)
-        controller:wrap(function()
-          assert(client:lock "a"):unlock()
-          got = got + 1
-        end)
+        assert(finish(asked):unlock())
+        one:close()
+        one, asked = nil, nil
+        collectgarbage()
       end
-      controller:wrap(function()
-        while client:stats().waiting < 10 do cqueues.sleep(0.005) end
-        assert(held:unlock())
-      end)
-      assert(controller:loop(10))
-      assert(controller:empty() and got == 10, got)
-    ]]
-  end)
-
-  it("does not keep the loop running if it is not polled", function()
-    in_cqueues [[
-      local held = assert(other:lock "a")
-      local asked = assert(client:lock_async "a")
-      controller:wrap(function() assert(client:lock "b"):unlock() end)
-      assert(controller:loop(10))
-      assert(controller:empty())
-      assert(asked:cancel() and held:unlock())
-    ]]
-  end)
-
-  it("can be polled on a descriptor number that a closed client had", function()
-    in_cqueues [[
-      local numbers, again, rounds = {}, false, 0
-      controller:wrap(function()
-        while rounds < 5 or not again and rounds < 50 do
-          rounds = rounds + 1
-          local one = connect()
-          local held = assert(other:lock "a")
-          local asked = assert(one:lock_async "a")
-          again = again or numbers[asked:pollfd()]
-          numbers[asked:pollfd()] = true
-          controller:wrap(function()
-            cqueues.sleep(0.05)
-            assert(held:unlock())
-          end)
-          assert(finish(asked):unlock())
-          one:close()
-          one, asked = nil, nil
-          collectgarbage()
-        end
-      end)
-      assert(controller:loop(10))
-      assert(controller:empty())
-      assert(again, "no number was used again: this tests nothing")
-    ]]
-  end)
+    end)
+    assert(controller:loop(10))
+    assert(controller:empty())
+    assert(again, "no number was used again: this tests nothing")
+  ]])
 end)
 
 describe("copas.receive", function()
   local missing = loops.missing "copas"
   if missing then return pending(missing) end
 
-  it("returns the lock or failure of a pending lock while other coroutines wait", function()
-    run [[
-      local copas = require "copas"
-      client = assert(etcdlock.connect {
-        endpoints = endpoint, prefix = prefix, loop = "copas",
-      })
+  it("returns the lock or failure of a pending lock while other coroutines wait",
+    loops.test("copas", [[
       local held, got, code = assert(other:lock "a"), 0, nil
       for _ = 1, 5 do
         copas.addthread(function()
@@ -395,8 +362,7 @@ describe("copas.receive", function()
       end)
       while got < 10 do copas.step(5) end
       assert(code == "timeout", code)
-    ]]
-  end)
+    ]]))
 end)
 
 -- Regression 006. In an event loop, a call that had to wait raised an error if the process had no
@@ -464,7 +430,6 @@ end
 -- collected.
 it("a wait in a dropped cqueues controller ends at garbage collection",
   loops.test("cqueues", [[
-  local cqueues = require "cqueues"
   local held = assert(other:lock "a")
   local job = cqueues.new()
   job:wrap(function() client:with_lock("a", error) end)
@@ -527,7 +492,6 @@ it("coroutine.close ends the wait of a coroutine that yields in an on_lost handl
 -- consumed the wakeup of another one, and a coroutine that polled the other one waited forever.
 it("step of a pending lock does not consume the wakeup of another",
   loops.test("cqueues", [[
-  local cqueues = require "cqueues"
   local held = { a = assert(other:lock "a"), b = assert(other:lock "b") }
   local b = assert(client:lock_async "b")
   local from
@@ -578,7 +542,6 @@ it("unlock of a lock with an on_lost handler leaves no table entry",
 
 it("a dropped coroutine leaves no entry among the waits that a loss wakes",
   loops.test("cqueues", [[
-  local cqueues = require "cqueues"
   local lock = assert(client:lock "a")
   lock:on_lost(function() end)
   local waited = assert(other:lock "b")
@@ -630,7 +593,6 @@ end)
 
 it("the on_lost handler runs for a loss before a wait, or beside a dropped wait",
   loops.test("cqueues", [[
-  local cqueues = require "cqueues"
   local forgotten, job = assert(client:lock("f", { owner = "x" })), cqueues.new()
   job:wrap(function() forgotten:wait_lost() end)
   job:loop(0.05)

@@ -142,8 +142,8 @@ story('expire restarts exptime or sets a new one; without a lock it returns "unl
   ngx.sleep(1)
   tell("other", other:lock "expire")
   tell("other", other:unlock())
-]], "before nil unlocked | lock 0 | anew true | other nil timeout | longer true | other nil timeout | "
-  .. "shorter true | other 0 | other 1")
+]], "before nil unlocked | lock 0 | anew true | other nil timeout | longer true | other nil timeout"
+  .. " | shorter true | other 0 | other 1")
 
 -- Regression 249. An exptime of 0, a timeout below 0 and expire(0) were refused, and an empty key
 -- was taken.

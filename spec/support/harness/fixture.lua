@@ -51,12 +51,9 @@ local MODULES = {
   wait = "spec.support.harness.wait",
   -- programs
   command = "spec.support.programs.command",
-  election_stories = "spec.support.programs.election_stories",
   go_programs = "spec.support.programs.go",
-  kind_stories = "spec.support.programs.kind_stories",
   locales = "spec.support.programs.locales",
   loops = "spec.support.programs.loops",
-  loss_stories = "spec.support.programs.loss_stories",
   make = "spec.support.programs.make",
   proc = "spec.support.programs.proc",
   releases = "spec.support.programs.releases",
@@ -65,7 +62,6 @@ local MODULES = {
   session = "spec.support.programs.session",
   stories = "spec.support.programs.loop_stories",
   tasks = "spec.support.programs.tasks",
-  thread_stories = "spec.support.programs.thread_stories",
   variables = "spec.support.programs.variables",
   wakings = "spec.support.programs.wakings",
   -- servers

@@ -1,12 +1,12 @@
--- Programs that test waiting in an event loop; each runs in cqueues, luv and copas. See loops.lua
--- beside this file for the functions that they use.
+-- Programs that test waits, losses, lock modes and elections in an event loop. Each runs in
+-- cqueues, luv and copas. See loops.lua beside this file for the functions that they use.
 
 local loops = require "spec.support.programs.loops"
 local suite = require "spec.support.harness.suite"
 
 local WAITERS = tonumber(os.getenv "ETCDLOCK_WAITERS") or 1000
 
-return {
+local stories = {
   { WAITERS .. " waiters share one descriptor and get the lock in FIFO order", function(name)
     local child = loops.start(name, [[
     local N = ]] .. WAITERS .. [[
@@ -387,4 +387,158 @@ return {
     equal(1, #client:queue "a")
     assert(held:unlock())
   ]] },
+
+  -- ---- losses ----
+
+  { "a loss wakes every wait_lost and runs the on_lost handler", [[
+    local lock = assert(client:lock("a", { owner = "x" }))
+    local told, reason
+    lock:on_lost(function(_, why) told = why end)
+    go(function() reason = lock:wait_lost() end)
+    go(function() equal("deleted", lock:wait_lost(5)) end)
+    go(function() equal("deleted", lock:wait_lost(math.huge)) end)
+    go(function()
+      sleep(0.02)
+      equal(nil, reason)
+      equal(true, (other:break_lock("a", lock:token())))
+    end)
+    run()
+    equal("deleted", reason)
+    equal("deleted", told)
+  ]] },
+
+  -- Regression 045. A lock was released with linger, and a later hold took over its key. wait_lost
+  -- of the released lock waited for the end of the later hold.
+  { 'unlock ends wait_lost with "not_held", also if the lingering lock is taken again', [[
+    local first = assert(client:lock("a", { linger = 60 }))
+    go(function() fails("not_held", first:wait_lost()) end)
+    go(function()
+      sleep(0.02)
+      equal(true, first:unlock())
+      local second = assert(client:lock("a", { linger = 60 }))
+      fails("not_held", first:wait_lost())
+      fails("timeout", second:wait_lost(0.05))
+    end)
+    run()
+  ]] },
+
+  { 'get, txn and check return "not_held" if another hold has the key when the answer comes', [[
+    local first, second = assert(client:lock("a", { linger = 60 })), nil
+    local ask = client._run_txn
+    local function await_second(...)
+      while not second do sleep(0.005) end
+      return ...
+    end
+    function client:_run_txn(...) return await_second(ask(self, ...)) end
+    go(function() fails("not_held", first:get "x") end)
+    go(function() fails("not_held", first:txn { { "get", "x" } }) end)
+    go(function() fails("not_held", first:check()) end)
+    go(function()
+      sleep(0.02) -- meanwhile the other coroutines send their requests
+      equal(true, first:unlock())
+      second = assert(client:lock("a", { linger = 60 }))
+      equal(first:token(), second:token())
+      equal(false, (second:get "x"))
+    end)
+    run()
+  ]] },
+
+  { "an error in an on_lost handler ends the wait in which the handler runs", [[
+    local held, mine = assert(other:lock "a"), assert(client:lock("b", { owner = "x" }))
+    mine:on_lost(function() error("told", 0) end)
+    local failure
+    go(function()
+      local lock = assert(client:lock("c", { owner = "y" }))
+      local ok
+      ok, failure = attempt(function() return client:lock "a" end)
+      equal(false, ok)
+      while #client:queue "a" > 1 do sleep(0.005) end
+      assert(lock:unlock())
+    end)
+    go(function()
+      while #other:queue "a" < 2 do sleep(0.005) end
+      assert(other:break_lock("b", mine:token()))
+      assert(other:lock("b")):unlock()
+    end)
+    run()
+    assert(failure:find "told", failure)
+    assert(held:unlock())
+  ]] },
+
+  -- ---- when the I/O thread wakes ----
+
+  { "100 local handoffs wake the I/O thread at most 60 times", [[
+    local wakings = require "spec.support.programs.wakings"
+    -- The budget covers all 100 handoffs, so none goes back to the queue in etcd.
+    local shop = connect { handoff = 1000, handoff_time = 60 }
+    local pid, before = require("luv").os_getpid(), nil
+    local held = assert(shop:lock("a", { owner = "first" }))
+    for _ = 1, 100 do
+      go(function() assert(assert(shop:lock "a"):unlock()) end)
+    end
+    go(function()
+      while shop:stats().waiting < 100 do sleep(0.005) end
+      before = wakings(pid)
+      assert(held:unlock())
+    end)
+    run()
+    local count = wakings(pid) - before
+    shop:close()
+    if count > 60 then error(count .. " times") end
+  ]] },
+
+  { "a lock call with a timeout shorter than the I/O thread's sleep ends in time", [[
+    local held = assert(client:lock("a", { owner = "first" }))
+    local from
+    go(function()
+      sleep(0.3) -- the thread sleeps for long
+      from = core.now()
+      for _ = 1, 8 do fails("timeout", client:lock("a", { timeout = 0.05 })) end
+      local took = core.now() - from
+      if took > 4 then error(took .. " s") end
+      assert(held:unlock())
+    end)
+    run()
+  ]] },
+
+  -- ---- lock modes ----
+
+  { "unlock in any lock mode grants the next client its lock at once, despite a lock delay", [[
+    local function kinds(one)
+      return {
+        function(opts) return one:lock("a", opts) end,
+        function(opts) return one:write_lock("b", opts) end,
+        function(opts) return one:semaphore("c", 1):lock(opts) end,
+        function(opts) return one:multi_lock({ "d", "e" }, opts) end,
+        function(opts) return one:election("f"):campaign("me", opts) end,
+      }
+    end
+    local delayed = connect { lock_delay = 60 }
+    delayed._held_locks._members = {}
+    local held, asked, got = {}, kinds(client), 0
+    for i, take in ipairs(kinds(delayed)) do held[i] = assert(take()) end
+    for _, take in ipairs(asked) do
+      go(function()
+        local lock = assert(take())
+        got = got + 1
+        assert(lock:unlock())
+      end)
+    end
+    local from = core.now()
+    go(function()
+      while client:stats().waiting < #held do sleep(0.001) end
+      equal(0, got)
+      for _, lock in ipairs(held) do assert(lock:unlock()) end
+    end)
+    run()
+    equal(#held, got)
+    took(0, from)
+    delayed:close()
+  ]] },
 }
+
+for _, story in ipairs(require "spec.support.programs.election_stories") do
+  stories[#stories + 1] = story
+end
+
+return stories

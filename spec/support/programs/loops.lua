@@ -194,13 +194,6 @@ end
 -- Loops that a client uses only if the option `loop` names them.
 local OPT_IN = { luv = "luv", copas = "copas" }
 
--- Returns true if this Lua can load |module|.
-function M.has(module)
-  local out = proc.run_lua("spec/support/programs/child.lua",
-    { ("print((pcall(require, %q)))"):format(module) })
-  return out == "true\n"
-end
-
 -- Starts the program |source| on the loop |name|, with clients of |etcd| (default: the suite's
 -- etcd). Returns the child, which prints "done" at its end.
 function M.start(name, source, etcd)
@@ -218,23 +211,23 @@ function M.finish(child, seconds)
   return child:wait()
 end
 
--- Returns why |module| cannot be tested; nil if it can.
+-- Returns why |module| cannot be tested; nil if this Lua can load it.
 function M.missing(module)
-  if not M.has(module) then
+  local out = proc.run_lua("spec/support/programs/child.lua",
+    { ("print((pcall(require, %q)))"):format(module) })
+  if out ~= "true\n" then
     return ("%s is not installed for %s"):format(module, jit and jit.version or _VERSION)
   end
 end
 
--- Runs |program| on the loop |name| and returns its exit status. |program| is Lua source, or a
+-- Returns a test function that runs |program| on the loop |name|. |program| is Lua source, or a
 -- function that gets the name of the loop, runs a program and returns its exit status.
-function M.play(name, program)
-  if type(program) == "function" then return (program(name)) end
-  return (M.finish(M.start(name, program)))
-end
-
--- Returns a test function that runs |program| on the loop |name|.
 function M.test(name, program)
-  return function() assert.equal(0, M.play(name, program)) end
+  return function()
+    local status = type(program) == "function" and program(name)
+      or M.finish(M.start(name, program))
+    assert.equal(0, status)
+  end
 end
 
 return M
