@@ -30,52 +30,23 @@ local temporary = require "spec.support.harness.temporary"
 local M = {}
 
 local MODULES = {
-  core = "etcdlock.core",
-  cqueues = "cqueues",
-  etcdlock = "etcdlock",
-  json = "dkjson",
-  uv = "luv",
+  core = "etcdlock.core", cqueues = "cqueues", etcdlock = "etcdlock", json = "dkjson", uv = "luv",
   write_file = "bench.write_file",
-  -- the harness
-  Stage = "spec.support.harness.error_stage",
-  clients = "spec.support.harness.clients",
-  documents = "spec.support.harness.documents",
-  error_rows = "spec.support.harness.error_rows",
-  exposition = "spec.support.harness.exposition",
-  leaks = "spec.support.harness.leaks",
-  matrix = "spec.support.harness.matrix",
-  read_file = "spec.support.harness.read_file",
-  rounds = "spec.support.harness.rounds",
-  suite = "spec.support.harness.suite",
-  temporary = "spec.support.harness.temporary",
-  wait = "spec.support.harness.wait",
-  -- programs
-  command = "spec.support.programs.command",
-  go_programs = "spec.support.programs.go",
-  locales = "spec.support.programs.locales",
-  loops = "spec.support.programs.loops",
-  make = "spec.support.programs.make",
-  proc = "spec.support.programs.proc",
-  releases = "spec.support.programs.releases",
-  remote = "spec.support.programs.remote",
-  sale = "spec.support.programs.sale",
-  session = "spec.support.programs.session",
+  Stage = "spec.support.harness.error_stage", go_programs = "spec.support.programs.go",
   stories = "spec.support.programs.loop_stories",
-  tasks = "spec.support.programs.tasks",
-  variables = "spec.support.programs.variables",
-  wakings = "spec.support.programs.wakings",
-  -- servers
-  Certs = "spec.support.servers.certs",
-  Etcd = "spec.support.servers.etcd",
-  Nginx = "spec.support.servers.nginx",
-  Swallow = "spec.support.servers.swallow",
-  cluster = "spec.support.servers.cluster",
-  http = "spec.support.servers.http",
-  port = "spec.support.servers.port",
-  protobuf = "spec.support.servers.protobuf",
-  secured = "spec.support.servers.secured",
-  tls = "spec.support.servers.tls",
+  Certs = "spec.support.servers.certs", Etcd = "spec.support.servers.etcd",
+  Nginx = "spec.support.servers.nginx", Swallow = "spec.support.servers.swallow",
 }
+for folder, names in pairs {
+  harness = "clients documents error_rows exposition leaks matrix read_file rounds suite temporary "
+    .. "wait",
+  programs = "command locales loops make proc releases remote sale session tasks variables wakings",
+  servers = "cluster http port protobuf secured tls",
+} do
+  for name in names:gmatch "%S+" do
+    MODULES[name] = ("spec.support.%s.%s"):format(folder, name)
+  end
+end
 
 -- The options of the clients, and whether `client` is that of a scripted server; of the file, and
 -- of the present test.

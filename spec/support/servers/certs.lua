@@ -157,62 +157,50 @@ end
 
 -- ---- the shared set ---------------------------------------------------------
 
--- Name -> function that creates the file or certificate on first use, because openssl is slow.
+-- Name -> the name of the issuer, the use, and the options of Certs:issue.
+local EXPIRED, FUTURE = { from = -20, to = -10 }, { from = 10, to = 20 }
+local ISSUED = {
+  -- The certificate is also valid for clients, because the gateway of etcd 3.5 connects as a client
+  -- to one of the addresses of its own etcd. Go picks the address at random, and the address may
+  -- require a client certificate.
+  server = { "ca", "both", { name = "server" } },
+  server_expired = { "ca", "server", EXPIRED },
+  server_future = { "ca", "server", FUTURE },
+  server_elsewhere = { "ca", "server", { hosts = "DNS:etcd.example,IP:127.9.9.9" } },
+  server_other = { "other_ca", "server" },
+  server_as_client = { "ca", "client", { name = "not a server" } },
+  client = { "ca", "client" },
+  client_expired = { "ca", "client", EXPIRED },
+  client_future = { "ca", "client", FUTURE },
+  client_other = { "other_ca", "client" },
+  client_as_server = { "ca", "server", { name = "not a client" } },
+}
+
+-- Name -> function that creates the other files and certificates.
 local CREATORS = {
   ca = function(self) return self:ca() end,
   other_ca = function(self) return self:ca { name = "other CA" } end,
   -- The same name as `ca`, another key: only the signature distinguishes them.
   namesake_ca = function(self) return self:ca() end,
-  expired_ca = function(self) return self:ca { from = -20, to = -10 } end,
-
-  -- The certificate is also valid for clients, because the gateway of etcd 3.5 connects as a client
-  -- to one of the addresses of its own etcd. Go picks the address at random, and the address may
-  -- require a client certificate.
-  server = function(self, cast) return self:issue(cast.ca, "both", { name = "server" }) end,
-  server_expired = function(self, cast)
-    return self:issue(cast.ca, "server", { from = -20, to = -10 })
-  end,
-  server_future = function(self, cast)
-    return self:issue(cast.ca, "server", { from = 10, to = 20 })
-  end,
-  server_elsewhere = function(self, cast)
-    return self:issue(cast.ca, "server", { hosts = "DNS:etcd.example,IP:127.9.9.9" })
-  end,
-  server_other = function(self, cast) return self:issue(cast.other_ca, "server") end,
+  expired_ca = function(self) return self:ca(EXPIRED) end,
   server_alone = function(self) return self:issue(nil, "server") end,
-  server_as_client = function(self, cast)
-    return self:issue(cast.ca, "client", { name = "not a server" })
-  end,
-
-  client = function(self, cast) return self:issue(cast.ca, "client") end,
-  client_expired = function(self, cast)
-    return self:issue(cast.ca, "client", { from = -20, to = -10 })
-  end,
-  client_future = function(self, cast)
-    return self:issue(cast.ca, "client", { from = 10, to = 20 })
-  end,
-  client_other = function(self, cast) return self:issue(cast.other_ca, "client") end,
-  client_as_server = function(self, cast)
-    return self:issue(cast.ca, "server", { name = "not a client" })
-  end,
   client_encrypted = function(self, cast)
     return { cert = cast.client.cert, key = self:encrypted(cast.client.key) }
   end,
   client_mismatch = function(self, cast)
     return { cert = cast.client.cert, key = self:key() }
   end,
-
   rubbish = function(self) return self:write("rubbish.pem", "This is not PEM.\n") end,
   damaged = function(self, cast) return self:damaged(cast.client.cert) end,
   empty = function(self) return self:write("empty.pem", "") end,
 }
 
--- Returns the set CREATORS: valid certificates (ca, server, client) and invalid ones of all kinds.
--- Each field is { cert = file, key = file } or a file.
+-- Returns valid certificates (ca, server, client) and invalid ones of all kinds. Each field is
+-- { cert = file, key = file } or a file. It is created at its first use, because openssl is slow.
 function Certs:cast()
   return setmetatable({}, { __index = function(cast, name)
-    local create = CREATORS[name] or error("no certificate is called " .. name, 2)
-    cast[name] = create(self, cast)
+    local row = ISSUED[name]
+    cast[name] = row and self:issue(cast[row[1]], row[2], row[3]) or CREATORS[name](self, cast)
     return cast[name]
   end })
 end

@@ -396,9 +396,15 @@ function Etcd:get(key)
   if kv then return kv.value, kv.create_revision end
 end
 
--- Sets |key| to |value|, and attaches it to |lease| (hex) if that is not nil.
-function Etcd:put(key, value, lease)
-  self.gateway:put(key, value, lease)
+-- put(key, value, lease)  sets the key, and attaches it to the lease (hex) if that is not nil
+-- del(key)                deletes the key
+-- revision()              returns the revision of the store
+-- grant(ttl)              creates a lease with a TTL in seconds and returns its ID
+-- revoke(lease)           revokes the lease
+for name, method in pairs {
+  put = "put", del = "delete", revision = "revision", grant = "grant", revoke = "revoke",
+} do
+  Etcd[name] = function(self, ...) return self.gateway[method](self.gateway, ...) end
 end
 
 -- Puts an empty value for each of |keys|, attached to |lease| (hex), with few requests.
@@ -416,18 +422,9 @@ function Etcd:put_entry(key, value)
   self:put(key, value, lease)
 end
 
-function Etcd:del(key)
-  self.gateway:delete(key)
-end
-
 -- Deletes all keys that start with |prefix|.
 function Etcd:del_all(prefix)
   self.gateway:delete(prefix, true)
-end
-
--- Returns the revision of the store.
-function Etcd:revision()
-  return self.gateway:revision()
 end
 
 -- Returns the number of watches of all members.
@@ -440,15 +437,6 @@ function Etcd:leases()
   -- A member lists only the leases that it knows of. The read makes it apply all earlier changes.
   if self.members[2] then self:revision() end
   return self.gateway:leases()
-end
-
--- Creates a lease with a TTL of |ttl| seconds and returns its ID.
-function Etcd:grant(ttl)
-  return self.gateway:grant(ttl)
-end
-
-function Etcd:revoke(lease)
-  self.gateway:revoke(lease)
 end
 
 -- Revokes all leases. Ignores failures, because a lease may expire meanwhile.

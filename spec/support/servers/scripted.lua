@@ -77,22 +77,15 @@ local function file_of(bytes)
   return path
 end
 
--- Replaces all but the header of the first message that etcd answers to each of the next |times|
--- (nil: all) calls of |method| with |bytes|.
-function Scripted:forge(method, bytes, times)
-  self:answer(method, "forged", 0, file_of(bytes), times)
-end
-
--- Appends |bytes| to the first message that etcd answers to each of the next |times| (nil: all)
--- calls of |method|. If a field then occurs twice in the message, the reader uses the second value.
-function Scripted:extend(method, bytes, times)
-  self:answer(method, "extended", 0, file_of(bytes), times)
-end
-
--- Replaces the first message that etcd answers to each of the next |times| (nil: all) calls of
--- |method| with |bytes|.
-function Scripted:replace(method, bytes, times)
-  self:answer(method, "replaced", 0, file_of(bytes), times)
+-- forge    replaces all but the header of the first message that etcd answers to each of the next
+--          |times| (nil: all) calls of |method| with |bytes|
+-- extend   appends |bytes| to this message. If a field then occurs twice in the message, the reader
+--          uses the second value
+-- replace  replaces this message with |bytes|
+for name, when in pairs { forge = "forged", extend = "extended", replace = "replaced" } do
+  Scripted[name] = function(self, method, bytes, times)
+    self:answer(method, when, 0, file_of(bytes), times)
+  end
 end
 
 -- Removes the field |path| ("1.3": field 3 of the message in field 1) from the first message that
@@ -105,11 +98,6 @@ end
 -- of these streams.
 function Scripted:push(method, bytes)
   return ask(self, "push", method, file_of(bytes))
-end
-
--- Returns the number of answers to |method| that are held back.
-function Scripted:held(method)
-  return ask(self, "held", method)
 end
 
 -- Starts to pass on the answers to |method| that are held back. Returns a function that waits until
@@ -134,14 +122,11 @@ function Scripted:pass()
   ask(self, "forward")
 end
 
--- Returns how many calls of |method| the server has received, answered or not.
-function Scripted:calls(method)
-  return ask(self, "calls", method)
-end
-
--- Returns when the last message of |method| came from a client, by the clock of wait.now.
-function Scripted:arrived(method)
-  return ask(self, "arrived", method)
+-- held     returns the number of answers to |method| that are held back
+-- calls    returns how many calls of |method| the server has received, answered or not
+-- arrived  returns when the last message of |method| came from a client, by the clock of wait.now
+for _, question in ipairs { "held", "calls", "arrived" } do
+  Scripted[question] = function(self, method) return ask(self, question, method) end
 end
 
 -- Returns the gRPC status and the text of the last error with which etcd itself answered |method|;

@@ -184,9 +184,15 @@ local function tell(self, line)
   return tonumber((self.child:expect "^done (%d+)"))
 end
 
--- Discards all data from now on. Returns the number of bytes discarded so far.
-function Swallow:swallow()
-  return tell(self, "swallow")
+-- swallow  discards all data from now on
+-- mute     discards the data of the present connections from now on; new ones are forwarded
+-- cut      closes all connections; new ones are forwarded
+-- hold     holds new connections from now on
+-- forward  forwards data again, also of the held connections; closes the existing connections if
+--          data was being discarded
+-- Each returns the number of bytes discarded so far.
+for _, word in ipairs { "swallow", "mute", "cut", "hold", "forward" } do
+  Swallow[word] = function(self) return tell(self, word) end
 end
 
 -- Delays data from the server by |seconds| from now on.
@@ -201,30 +207,9 @@ function Swallow:jitter(low, high, seed)
   tell(self, ("jitter %.0f %.0f"):format(low * 1000, high * 1000))
 end
 
--- Discards the data of the present connections from now on; new ones are forwarded.
-function Swallow:mute()
-  tell(self, "mute")
-end
-
--- Closes all connections; new ones are forwarded.
-function Swallow:cut()
-  tell(self, "cut")
-end
-
--- Holds new connections from now on.
-function Swallow:hold()
-  tell(self, "hold")
-end
-
 -- Waits until a connection is held.
 function Swallow:await_held()
   self.child:expect "^held"
-end
-
--- Forwards data again, also of the held connections. If data was being discarded, closes the
--- existing connections. Returns the number of bytes discarded so far.
-function Swallow:forward()
-  return tell(self, "forward")
 end
 
 function Swallow:stop()

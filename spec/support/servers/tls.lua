@@ -10,7 +10,7 @@ local wait = require "spec.support.harness.wait"
 local M = {}
 
 -- Seconds. TIMEOUT: timeout of calls; SOON: limit for a call that returns without waiting.
-local TIMEOUT, SOON = 20, 10
+M.TIMEOUT, M.SOON = 20, 10
 
 local cast = suite.cast()
 
@@ -35,7 +35,7 @@ end
 -- Returns valid client options for |etcd|, with |changes| (false: no such option).
 function M.options(etcd, prefix, changes)
   return clients.with({
-    endpoints = etcd:endpoints(), prefix = prefix, timeout = TIMEOUT,
+    endpoints = etcd:endpoints(), prefix = prefix, timeout = M.TIMEOUT,
     cacert = cast.ca.cert, cert = cast.client.cert, key = cast.client.key,
   }, changes)
 end
@@ -64,9 +64,18 @@ function M.assert_told(client, code, pattern, from, ...)
   local took = wait.now() - from
   local message = clients.assert_fails(code, ...)
   assert.matches(pattern, message)
-  assert.is_true(took < SOON, ("%s, after %.1f s"):format(message, took))
+  assert.is_true(took < M.SOON, ("%s, after %.1f s"):format(message, took))
   M.assert_keeps_secrets(message)
   M.assert_keeps_secrets(tostring(client))
+end
+
+-- Fails unless each call of |client| fails as in assert_told, with few requests.
+function M.assert_told_by_each(client, code, pattern)
+  for _, name in ipairs { "lock", "try_lock", "ping", "queue" } do
+    local argument = name ~= "ping" and "a" or nil
+    M.assert_told(client, code, pattern, wait.now(), client[name](client, argument))
+  end
+  assert.is_true(client:stats().rpcs < 20, client:stats().rpcs)
 end
 
 -- Fails unless |client| fails to take a lock, as in assert_told. Closes |client|.
