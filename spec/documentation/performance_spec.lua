@@ -11,138 +11,111 @@ local KINDS = {
   audit = "audits", revoke = "revokes",
 }
 
--- For each row, by the text of its first cell, a function(client, other, cost). |other| counts as a
+local RECORD = prefix .. "a.last-run"
+
+local function nothing() end
+
+-- Returns the function of a row whose calls, |run|(lock, client), need a lock "a" that the client
+-- has taken with the method |take| ("lock").
+local function held(run, take, opts)
+  return function(client, cost)
+    local lock = clients.keep(assert(client[take or "lock"](client, "a", opts)))
+    cost(function() run(lock, client) end)
+  end
+end
+
+-- For each row, by the text of its first cell, a function(client, cost, other). |other| counts as a
 -- client of another process. The function makes its preparations and then calls cost(run,
 -- measured): |run| makes the calls of the row, and |measured| is the client that sends the requests
 -- (nil: |client|).
-local ROWS = {}
-
-ROWS["`lock`, free"] = function(client, _, cost)
-  cost(function() clients.keep(assert(client:lock "a")) end)
-end
-
-ROWS["`lock`, free, the client's first"] = function(_, _, cost)
-  local fresh = connect()
-  cost(function() clients.keep(assert(fresh:lock "a")) end, fresh)
-end
-
-ROWS["`try_lock`, free"] = function(client, _, cost)
-  cost(function() clients.keep(assert(client:try_lock "a")) end)
-end
-
-ROWS["`try_lock`, taken"] = function(client, other, cost)
-  clients.keep(assert(other:lock "a"))
-  cost(function() assert.is_nil((client:try_lock "a")) end)
-end
-
-ROWS["`unlock`"] = function(client, _, cost)
-  local lock = assert(client:lock "a")
-  cost(function() assert(lock:unlock()) end)
-end
-
-ROWS["`lock` and `unlock` of a lock that the owner holds, `held`, `remaining`, `token`"] =
-  function(client, _, cost)
-    local lock = clients.keep(assert(client:lock "a"))
-    cost(function()
+local ROWS = {
+  ["`lock`, free"] = function(client, cost)
+    cost(function() clients.keep(assert(client:lock "a")) end)
+  end,
+  ["`lock`, free, the client's first"] = function(_, cost)
+    local fresh = connect()
+    cost(function() clients.keep(assert(fresh:lock "a")) end, fresh)
+  end,
+  ["`try_lock`, free"] = function(client, cost)
+    cost(function() clients.keep(assert(client:try_lock "a")) end)
+  end,
+  ["`try_lock`, taken"] = function(client, cost, other)
+    clients.keep(assert(other:lock "a"))
+    cost(function() assert.is_nil((client:try_lock "a")) end)
+  end,
+  ["`unlock`"] = held(function(lock) assert(lock:unlock()) end),
+  ["`lock` and `unlock` of a lock that the owner holds, `held`, `remaining`, `token`"] =
+    held(function(lock, client)
       assert(client:lock "a")
       assert(lock:unlock())
       assert(lock:held() and lock:remaining() and lock:token())
-    end)
-  end
-
-ROWS["`unlock` with `linger`, and `lock` after it"] = function(client, _, cost)
-  local lock = assert(client:lock("a", { linger = 60 }))
-  cost(function()
+    end),
+  ["`unlock` with `linger`, and `lock` after it"] = held(function(lock, client)
     assert(lock:unlock())
     clients.keep(assert(client:lock "a"))
-  end)
-end
-
-ROWS["`lock`, handed off by another owner of the client"] = function(_, _, cost)
-  local client = connect { handoff_time = 60 } -- long enough for a handoff on a slow machine
-  assert(client:lock "warm"):unlock()
-  local lock = assert(client:lock("a", { owner = "first" }))
-  local pending = assert(client:lock_async("a", { owner = "second" }))
-  cost(function()
-    assert(lock:unlock())
-    wait.eventually(function() return pending:step() end)
-  end, client)
-  clients.keep(pending:step())
-end
-
-ROWS["`read_lock` beside a reader of the client"] = function(client, _, cost)
-  clients.keep(assert(client:read_lock("a", { owner = "first" })))
-  cost(function() clients.keep(assert(client:read_lock("a", { owner = "second" }))) end)
-end
-
-ROWS["`read_lock`, `write_lock`, `semaphore:lock`, free"] = function(client, _, cost)
-  local semaphore = client:semaphore("c", 2)
-  cost(function() clients.keep(assert(client:read_lock "a")) end)
-  cost(function() clients.keep(assert(client:write_lock "b")) end)
-  cost(function() clients.keep(assert(semaphore:lock())) end)
-end
-
-ROWS["`multi_lock` of three names, free"] = function(client, _, cost)
-  cost(function() clients.keep(assert(client:multi_lock { "a", "b", "c" })) end)
-end
-
-ROWS["`downgrade`"] = function(client, _, cost)
-  local lock = clients.keep(assert(client:write_lock "a"))
-  cost(function() assert(lock:downgrade()) end)
-end
-
-ROWS["`check`"] = function(client, _, cost)
-  local lock = clients.keep(assert(client:lock "a"))
-  cost(function() assert(lock:check()) end)
-end
-
-ROWS["`put`, `delete`, `txn` of any number of operations"] = function(client, _, cost)
-  local lock = clients.keep(assert(client:lock "a"))
-  cost(function() assert(lock:put(prefix .. "x", "1")) end)
-  cost(function()
-    assert(lock:txn { { "put", prefix .. "y", "1" }, { "delete", prefix .. "x" } })
-  end)
-  cost(function() assert(lock:delete(prefix .. "y")) end)
-end
-
-ROWS["`get`, `status` (to each member), `ping`"] = function(client, _, cost)
-  local lock = clients.keep(assert(client:lock "a"))
-  cost(function() assert(select("#", lock:get(prefix .. "x")) > 0) end)
-  cost(function() assert(client:status()) end)
-  cost(function() assert(client:ping()) end)
-end
-
-ROWS["`queue`, of up to 16 entries"] = function(client, _, cost)
-  clients.keep(assert(client:lock "a"))
-  cost(function() assert.equal(1, #assert(client:queue "a")) end)
-end
-
-ROWS["`queues`, of up to 16 entries"] = function(client, _, cost)
-  clients.keep(assert(client:lock "a"))
-  cost(function() assert.equal(1, #assert(client:queues())) end)
-end
-
-local RECORD = prefix .. "a.last-run"
-
-ROWS["`once`, if the function runs"] = function(client, _, cost)
-  etcd:del(RECORD)
-  cost(function() assert(client:once("a", "ever", function() end)) end)
-end
-
-ROWS["`once`, if there is nothing to do"] = function(client, other, cost)
-  assert(other:once("a", "ever", function() end) ~= nil)
-  cost(function() assert.is_false((client:once("a", "ever", function() end))) end)
-end
-
-ROWS["`runs`, of up to 16 jobs"] = function(client, other, cost)
-  assert(other:once("a", "ever", function() end) ~= nil)
-  cost(function() assert.equal(1, #assert(client:runs())) end)
-end
-
-ROWS["`break_lock`"] = function(client, other, cost)
-  local lock = clients.keep(assert(other:lock "a"))
-  cost(function() assert(client:break_lock("a", lock:token())) end)
-end
+  end, "lock", { linger = 60 }),
+  ["`lock`, handed off by another owner of the client"] = function(_, cost)
+    local client = connect { handoff_time = 60 } -- long enough for a handoff on a slow machine
+    assert(client:lock "warm"):unlock()
+    local lock = assert(client:lock("a", { owner = "first" }))
+    local pending = assert(client:lock_async("a", { owner = "second" }))
+    cost(function()
+      assert(lock:unlock())
+      wait.eventually(function() return pending:step() end)
+    end, client)
+    clients.keep(pending:step())
+  end,
+  ["`read_lock` beside a reader of the client"] = held(function(_, client)
+    clients.keep(assert(client:read_lock("a", { owner = "second" })))
+  end, "read_lock", { owner = "first" }),
+  ["`read_lock`, `write_lock`, `semaphore:lock`, free"] = function(client, cost)
+    local semaphore = client:semaphore("c", 2)
+    cost(function() clients.keep(assert(client:read_lock "a")) end)
+    cost(function() clients.keep(assert(client:write_lock "b")) end)
+    cost(function() clients.keep(assert(semaphore:lock())) end)
+  end,
+  ["`multi_lock` of three names, free"] = function(client, cost)
+    cost(function() clients.keep(assert(client:multi_lock { "a", "b", "c" })) end)
+  end,
+  ["`downgrade`"] = held(function(lock) assert(lock:downgrade()) end, "write_lock"),
+  ["`check`"] = held(function(lock) assert(lock:check()) end),
+  ["`put`, `delete`, `txn` of any number of operations"] = function(client, cost)
+    local lock = clients.keep(assert(client:lock "a"))
+    cost(function() assert(lock:put(prefix .. "x", "1")) end)
+    cost(function()
+      assert(lock:txn { { "put", prefix .. "y", "1" }, { "delete", prefix .. "x" } })
+    end)
+    cost(function() assert(lock:delete(prefix .. "y")) end)
+  end,
+  ["`get`, `status` (to each member), `ping`"] = function(client, cost)
+    local lock = clients.keep(assert(client:lock "a"))
+    cost(function() assert(select("#", lock:get(prefix .. "x")) > 0) end)
+    cost(function() assert(client:status()) end)
+    cost(function() assert(client:ping()) end)
+  end,
+  ["`queue`, of up to 16 entries"] = held(function(_, client)
+    assert.equal(1, #assert(client:queue "a"))
+  end),
+  ["`queues`, of up to 16 entries"] = held(function(_, client)
+    assert.equal(1, #assert(client:queues()))
+  end),
+  ["`once`, if the function runs"] = function(client, cost)
+    etcd:del(RECORD)
+    cost(function() assert(client:once("a", "ever", nothing)) end)
+  end,
+  ["`once`, if there is nothing to do"] = function(client, cost, other)
+    assert(other:once("a", "ever", nothing) ~= nil)
+    cost(function() assert.is_false((client:once("a", "ever", nothing))) end)
+  end,
+  ["`runs`, of up to 16 jobs"] = function(client, cost, other)
+    assert(other:once("a", "ever", nothing) ~= nil)
+    cost(function() assert.equal(1, #assert(client:runs())) end)
+  end,
+  ["`break_lock`"] = function(client, cost, other)
+    local lock = clients.keep(assert(other:lock "a"))
+    cost(function() assert(client:break_lock("a", lock:token())) end)
+  end,
+}
 
 -- Returns the requests between the stats |before| and |after|, in the words of the table.
 local function requests(before, after)
@@ -168,13 +141,13 @@ describe("doc/performance.md states the requests and writes of", function()
         local client, other, count = connect(), connect { elsewhere = true }, 0
         assert(client:lock "warm"):unlock() -- requests the lease
         assert(other:lock "warm"):unlock()
-        assert(ROWS[call], "nobody runs this row")(client, other, function(run, measured)
+        assert(ROWS[call], "nobody runs this row")(client, function(run, measured)
           measured, count = measured or client, count + 1
           local before, revision = measured:stats(), etcd:revision()
           timed(run)
           assert.equal(asked, requests(before, measured:stats()))
           assert.equal(tonumber(writes), etcd:revision() - revision)
-        end)
+        end, other)
         assert.is_true(count > 0)
       end, clients.close_all)
     end)
