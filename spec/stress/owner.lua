@@ -159,59 +159,44 @@ local function reenter(hold, lock)
   end
 end
 
+-- Calls the method |name| of |lock| with |argument|, and checks its failure. Returns true if it
+-- succeeds.
+local function call(hold, lock, name, argument)
+  local ok, message, code = lock[name](lock, argument)
+  if not ok then counters.check_failure(hold, name, message, code) end
+  return ok
+end
+
+local function watch(hold, lock) counters.watch(hold, lock, hold.names[1], pause) end
+
 local function downgrade(hold, lock)
   holds.downgrade(hold)
-  local ok, message, code = lock:downgrade()
+  call(hold, lock, "downgrade")
   history.count "downgrades"
-  if not ok then counters.check_failure(hold, "downgrade", message, code) end
 end
 
-local function confirm(hold, lock)
-  local ok, message, code = lock:check()
-  if not ok then counters.check_failure(hold, "check", message, code) end
-end
+local function confirm(hold, lock) call(hold, lock, "check") end
 
 local function proclaim(hold, lock)
-  local ok, message, code = lock:proclaim(("@%s@ %d"):format(hold.client.id, random:whole(1, 9)))
-  if not ok then counters.check_failure(hold, "proclaim", message, code) end
+  call(hold, lock, "proclaim", ("@%s@ %d"):format(hold.client.id, random:whole(1, 9)))
 end
 
 local function expire(hold, lock)
   local seconds = random:real(0.02, 0.5)
-  local ok, message, code = lock:expire(seconds)
-  if ok then
+  if call(hold, lock, "expire", seconds) then
     hold.max_hold = loop.now() - hold.began + seconds
     holds.note(hold, "expires in %.3f s", seconds)
-  else
-    counters.check_failure(hold, "expire", message, code)
   end
 end
 
 local function act(hold, lock)
   local is_writer = hold.mode ~= "read" and hold.mode ~= "permit"
   local action = random:weighted {
-    { 40, "pause" }, { is_writer and 35 or 0, "increment" },
-    { hold.mode ~= "permit" and 15 or 0, "watch" },
-    { hold.mode == "write" and 15 or 0, "downgrade" }, { 5, "check" }, { 8, "reenter" },
-    { hold.mode == "leader" and 10 or 0, "proclaim" }, { 3, "expire" },
+    { 40, pause }, { is_writer and 35 or 0, counters.increment },
+    { hold.mode ~= "permit" and 15 or 0, watch }, { hold.mode == "write" and 15 or 0, downgrade },
+    { 5, confirm }, { 8, reenter }, { hold.mode == "leader" and 10 or 0, proclaim }, { 3, expire },
   }
-  if action == "pause" then
-    pause()
-  elseif action == "increment" then
-    counters.increment(hold, lock)
-  elseif action == "watch" then
-    counters.watch(hold, lock, hold.names[1], pause)
-  elseif action == "downgrade" then
-    downgrade(hold, lock)
-  elseif action == "check" then
-    confirm(hold, lock)
-  elseif action == "reenter" then
-    reenter(hold, lock)
-  elseif action == "proclaim" then
-    proclaim(hold, lock)
-  else
-    expire(hold, lock)
-  end
+  action(hold, lock)
 end
 
 -- Carries out up to three actions with |lock|, and perhaps waits until the hold has ended.
