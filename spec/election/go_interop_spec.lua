@@ -24,9 +24,11 @@ local function elect(...)
     { ETCDCTL_ENDPOINTS = suite.endpoint() })
 end
 
+-- Fails unless |ctl| prints |key| (nil: any) and |value|. Returns the key.
 local function assert_prints(ctl, key, value)
-  assert.equal(key, (ctl:expect("^(" .. prefix:gsub("%p", "%%%0") .. ".*)$")))
-  assert.equal(value, (ctl:expect "^(.*)$"))
+  local printed = ctl:expect("^(" .. prefix:gsub("%p", "%%%0") .. ".*)$")
+  assert.same({ key or printed, value }, { printed, (ctl:expect "^(.*)$") })
+  return printed
 end
 
 local function stop(ctl)
@@ -37,8 +39,7 @@ end
 describe("etcdctl elect", function()
   it("is observed as leader by etcdlock, and an etcdlock candidate follows it", function()
     local ctl = elect(NAME, "theirs")
-    local key = ctl:expect("^(" .. prefix:gsub("%p", "%%%0") .. ".*)$")
-    assert.equal("theirs", (ctl:expect "^(.*)$"))
+    local key = assert_prints(ctl, nil, "theirs")
     local observer = election:observe()
     local value, seen, token = election:leader()
     assert.same({ "theirs", key }, { value, seen })
@@ -62,8 +63,7 @@ describe("etcdctl elect", function()
     wait.sleep(0.3)
     assert.is_nil(ctl.lines[1])
     assert.is_true(lock:resign())
-    ctl:expect("^" .. prefix:gsub("%p", "%%%0"))
-    assert.equal("theirs", (ctl:expect "^(.*)$"))
+    assert_prints(ctl, nil, "theirs")
     assert.equal("theirs", (election:leader()))
     stop(ctl)
     await_keys(0)

@@ -10,15 +10,18 @@ local function assert_sees(...)
   for _, value in ipairs { ... } do assert.equal(value, (observer:next(5))) end
 end
 
--- Replaces the watcher of the observer by one that reports no further change. Returns a function
--- that restores the watcher.
-local function swallow_changes()
+-- Replaces the watcher of the observer by one that reports no further change; with |is_ahead|, one
+-- change after each that was passed, at a later revision than etcd's. Returns a function that
+-- restores the watcher.
+local function swallow_changes(is_ahead)
   local watcher, changes, revision = observer._watcher, observer._watcher:changes()
+  local function sleep(_, seconds) wait.sleep(seconds) end
   observer._watcher = {
-    changes = function() return changes, revision end,
-    pass = function() end,
-    wait_changed = function(_, seconds) wait.sleep(seconds) end,
-    wait_closed = function(_, seconds) wait.sleep(seconds) end,
+    changes = function()
+      return is_ahead and changes + 1 or changes, is_ahead and revision + 3 or revision
+    end,
+    pass = function(_, passed) changes = passed end,
+    wait_changed = sleep, wait_closed = sleep,
   }
   return function() observer._watcher = watcher end
 end
@@ -136,20 +139,13 @@ describe("a read of an observer after a change", function()
   end)
 
   it('fails with "unavailable" while etcd answers from an older revision, every 0.5 s', function()
-    local changes, revision = observer._watcher:changes()
-    local calls, from, watcher = other:stats().calls, wait.now(), observer._watcher
-    observer._watcher = {
-      changes = function() return changes + 1, revision + 3 end,
-      pass = function(_, passed) changes = passed end,
-      wait_changed = function(_, seconds) wait.sleep(seconds) end,
-      wait_closed = function(_, seconds) wait.sleep(seconds) end,
-    }
+    local calls, from, restore = other:stats().calls, wait.now(), swallow_changes(true)
     local message = assert_fails("unavailable", observer:next(0.3))
     assert.matches('observer of election "' .. prefix
       .. 'boss": etcd answers from an older revision', message)
     assert.is_true(other:stats().calls - calls <= 1 + math.floor((wait.now() - from) / 0.5))
     for i = 2, 4 do assert.is_true(lock:proclaim(tostring(i))) end
     assert_sees "4"
-    observer._watcher = watcher
+    restore()
   end)
 end)
