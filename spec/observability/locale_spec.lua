@@ -10,30 +10,26 @@ local german, no_german = locales.compile("de_DE", "UTF-8")
 local pashto, no_pashto = locales.compile("ps_AF", "UTF-8")
 local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
 
-local CHILD = "spec/support/programs/child.lua"
-
 -- Lua code that chooses the locale in its first argument, and connects with the options in its
--- second one. Defines |etcdlock| and |client|. Loads dkjson before it chooses the locale, as most
--- programs do.
+-- second one, to which |%s| may add others. Defines |etcdlock| and |client|. Loads dkjson before it
+-- chooses the locale, as most programs do.
 local BEGINNING = [[
   local json, etcdlock = require "dkjson", require "etcdlock"
   local opts = json.decode((select(2, ...)))
   assert(os.setlocale((...)), "no such locale")
+  %s
   local client = assert(etcdlock.connect(opts))
 ]]
 
--- Runs BEGINNING and |source| in the locale |name|, which is found below |path|. Returns the
--- output.
-local function run_in(name, path, source)
+-- Runs BEGINNING, with the Lua code |options| (nil: none), and |source| in the locale |name|, which
+-- is found below |path|. Returns the output.
+local function run_in(name, path, source, options)
   local opts = json.encode { endpoints = suite.endpoints(), prefix = prefix, env = false }
-  local out, code, err = proc.run_lua(CHILD, { BEGINNING .. source, name, opts },
-    { env = { LOCPATH = path } })
-  assert.equal(0, code, err)
-  return out
+  return variables.run({ LOCPATH = path }, BEGINNING:format(options or "") .. source, name, opts)
 end
 
 -- Like run_in, but in the German locale.
-local function run_in_german(source) return run_in("de_DE", german, source) end
+local function run_in_german(options, source) return run_in("de_DE", german, source, options) end
 
 -- Runs the command etcdlock with |args| in the locale |name|, which is found below |path|. Returns
 -- the same as command.run. The command itself chooses no locale, but a user's LUA_INIT may.
@@ -60,17 +56,14 @@ end)
 
 describe("in a locale with a decimal comma", function()
   test("the value of a lock's key is JSON that other clients read", no_german, function()
-    local out = run_in_german [[
-      client:close()
-      opts.lock_delay = 2.5
-      client = assert(etcdlock.connect(opts))
+    local out = run_in_german("opts.lock_delay = 2.5", [[
       local lock = assert(client:lock("value", { owner = 0.5, value = "v" }))
       print((assert(lock:get(lock:key()))))
       local place = assert(client:queue "value")[1]
       print(place.owner, place.value, place.lock_delay == 2.5, place.host ~= nil, place.pid ~= nil)
       assert(lock:unlock())
       client:close()
-    ]]
+    ]])
     local said, read = out:match "^([^\n]*)\n([^\n]*)\n$"
     local label = json.decode(said)
     assert.equal(2.5, label.lock_delay)
@@ -80,16 +73,13 @@ describe("in a locale with a decimal comma", function()
   end)
 
   test("client:metrics and join_metrics make a page that Prometheus reads", no_german, function()
-    local out = run_in_german [[
-      client:close()
-      opts.metrics = true
-      client = assert(etcdlock.connect(opts))
+    local out = run_in_german("opts.metrics = true", [[
       local lock = assert(client:lock "metrics")
       assert(lock:unlock())
       local page = assert(client:metrics { labels = { share = 0.5 } })
       io.write(etcdlock.join_metrics { page, page })
       client:close()
-    ]]
+    ]])
     assert.matches('le="0.5"', out, 1, true)
     assert.matches('share="0.5"', out, 1, true)
     assert.is_nil(out:find "%d,%d", out)
@@ -98,10 +88,7 @@ describe("in a locale with a decimal comma", function()
   end)
 
   test("messages and events show numbers with a point", no_german, function()
-    local out = run_in_german [[
-      client:close()
-      opts.log = function(event) print(event) end
-      client = assert(etcdlock.connect(opts))
+    local out = run_in_german("opts.log = function(event) print(event) end", [[
       local lock = assert(client:lock("text", { owner = 1.5 }))
       print((select(2, client:try_lock("text", { owner = 2.5 }))))
       print((select(2, lock:wait_lost(0.25))))
@@ -115,7 +102,7 @@ describe("in a locale with a decimal comma", function()
       print(message)
       second:close()
       client:close()
-    ]]
+    ]])
     assert.matches('another owner of this program, "1.5"', out, 1, true)
     assert.matches("was not lost within 0.25 s", out, 1, true)
     assert.matches("linger = 86400.5, wanted", out, 1, true)
@@ -166,12 +153,11 @@ end)
 -- Runs |source| in a program with a German locale and returns its output. Returns nil if the C
 -- library has no German texts.
 local function run_with_messages(source)
-  local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
+  local out = variables.run({ LOCPATH = german, LANGUAGE = false }, [[
     local etcdlock = require "etcdlock"
     assert(os.setlocale "de_DE")
     if select(2, io.open "/no/such"):find "No such file" then return io.write "english" end
-  ]] .. source }, { env = { LOCPATH = german, LANGUAGE = false } })
-  assert.equal(0, code, err)
+  ]] .. source)
   return out ~= "english" and out or nil
 end
 

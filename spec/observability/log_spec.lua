@@ -381,16 +381,21 @@ describe("the log of a client", function()
     assert.same({ "acquired", "released", "suppressed", "suppressed" }, tokens)
   end)
 
+  -- Runs |source| in a program whose client has the log function |log|, both Lua text.
+  local function run_logging(log, source)
+    return variables.outputs(suite.variables(), ([[
+      local client = assert(require("etcdlock").connect { prefix = %q, log = %s })
+      %s
+      client:close()
+    ]]):format(prefix, log, source))
+  end
+
   it("that raises an error breaks no lock; standard error shows the error once", function()
-    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
-      local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
-        log = function() error { "oops" } end })
+    local out, err = run_logging('function() error { "oops" } end', [[
       for _ = 1, 3 do
         print(client:with_lock("a", function(lock) return lock:held() end))
       end
-      client:close()
-    ]]):format(suite.endpoint(), prefix) })
-    assert.equal(0, code, err)
+    ]])
     assert.equal(3, select(2, out:gsub("true\ttrue\t", "")))
     assert.matches("^etcdlock: the log function of this client failed %(reported once%): table",
       err)
@@ -398,9 +403,7 @@ describe("the log of a client", function()
   end)
 
   it("cannot yield: the attempt is an error, and the lock call succeeds", function()
-    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
-      local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
-        log = coroutine.yield })
+    local out, err = run_logging("coroutine.yield", [[
       local thread = coroutine.create(function()
         local lock = assert(client:lock "a")
         print(lock:held())
@@ -408,9 +411,7 @@ describe("the log of a client", function()
       end)
       print(coroutine.resume(thread))
       print(coroutine.status(thread))
-      client:close()
-    ]]):format(suite.endpoint(), prefix) })
-    assert.equal(0, code, err)
+    ]])
     assert.matches("^true\t[%d.]+\ntrue\ntrue\ndead\n$", out)
     assert.matches("failed (reported once): attempt to yield", err, 1, true)
   end)
@@ -462,9 +463,9 @@ end)
 describe("outside of nginx, without a log", function()
   -- Runs |work|, Lua text, in a program with a client; returns what it writes to standard error.
   local function said(work)
-    local _, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
+    return (select(2, variables.outputs(suite.variables(), ([[
       local etcdlock = require "etcdlock"
-      local options = { endpoints = %q, prefix = %q, ttl = 30 }
+      local options = { prefix = %q, ttl = 30 }
       local client, other = etcdlock.connect(options), etcdlock.connect(options)
       local function lose()
         local lock = assert(client:lock "a")
@@ -472,9 +473,7 @@ describe("outside of nginx, without a log", function()
         while client:stats().lost == 0 do client:ping() end
         return lock
       end
-      %s]]):format(suite.endpoint(), prefix, work) })
-    assert.equal(0, code, err)
-    return err
+      %s]]):format(prefix, work))))
   end
 
   local LINE = '^etcdlock: lock "' .. prefix:gsub("%p", "%%%0")

@@ -9,7 +9,7 @@ local M = {}
 
 -- Runs |source| with the arguments |...| and |variables|; etcdctl's other variables are unset.
 -- Returns standard output and standard error.
-local function run(variables, source, ...)
+function M.outputs(variables, source, ...)
   local env = matrix.no_variables()
   for name, value in pairs(variables) do env[name] = value end
   local child = "spec/support/programs/child.lua"
@@ -18,9 +18,9 @@ local function run(variables, source, ...)
   return out, err
 end
 
--- Runs a program like run, and returns standard output only.
+-- The same, but returns standard output only.
 function M.run(...)
-  return (run(...))
+  return (M.outputs(...))
 end
 
 local LOCK = [[
@@ -36,7 +36,7 @@ local LOCK = [[
 -- Connects with |opts| and takes a lock. Returns "locked\n" or "CODE: MESSAGE\n", and standard
 -- error.
 function M.lock(variables, opts)
-  return run(variables, LOCK, json.encode(opts))
+  return M.outputs(variables, LOCK, json.encode(opts))
 end
 
 return M
