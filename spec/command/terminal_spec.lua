@@ -15,6 +15,13 @@ end
 
 local function press(terminal, keys) terminal.stdin:write(keys) end
 
+-- Types |line| into an interactive shell at a terminal of its own.
+local function in_bash(line)
+  local terminal = at_terminal "bash --norc --noprofile -i"
+  press(terminal, line .. "\n")
+  return terminal
+end
+
 -- Continues the stopped job of an interactive shell with fg, has the job answer one line, and ends
 -- the shell.
 local function assert_continues_with_fg(terminal)
@@ -112,8 +119,7 @@ describe("etcdlock run at a terminal", function()
   end)
 
   it("stops at Ctrl-Z, and continues with the shell's fg", function()
-    local terminal = at_terminal "bash --norc --noprofile -i"
-    press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line'\n")
+    local terminal = in_bash "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line'"
     terminal:expect "ready"
     press(terminal, CTRL_Z)
     terminal:expect "Stopped"
@@ -121,8 +127,7 @@ describe("etcdlock run at a terminal", function()
   end)
 
   it("runs the command in the foreground, in a process group of its own", function()
-    local terminal = at_terminal "bash --norc --noprofile -i"
-    press(terminal, "$COMMAND run $NAME -- sh -c 'cat /proc/$$/stat'; echo do''ne\n")
+    local terminal = in_bash "$COMMAND run $NAME -- sh -c 'cat /proc/$$/stat'; echo do''ne"
     -- proc(5): pid (comm) state ppid pgrp session tty_nr tpgid
     local pid, group, foreground = terminal:expect "^(%d+) %(sh%) %a %d+ (%d+) %d+ %d+ (%d+)"
     assert.same({ pid, pid }, { group, foreground })
@@ -157,9 +162,8 @@ describe("etcdlock run at a terminal", function()
   end)
 
   it("leaves the terminal to the other commands of a pipeline", function()
-    local terminal = at_terminal "bash --norc --noprofile -i"
-    press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; sleep 60' | "
-      .. "sh -c 'read l; echo $l; read key </dev/tty; echo got $key'\n")
+    local terminal = in_bash("$COMMAND run $NAME -- sh -c 'echo rea''dy; sleep 60' | "
+      .. "sh -c 'read l; echo $l; read key </dev/tty; echo got $key'")
     terminal:expect "^ready"
     press(terminal, "again\n")
     terminal:expect "^got again"
@@ -170,8 +174,8 @@ describe("etcdlock run at a terminal", function()
   end)
 
   it("stops in the background when the command reads, and continues with fg", function()
-    local terminal = at_terminal "bash --norc --noprofile -i"
-    press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line' &\n")
+    local terminal = in_bash(
+      "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line' &")
     terminal:expect "ready"
     wait.eventually(function()
       press(terminal, "jobs\n")
@@ -195,9 +199,8 @@ end)
 -- end.
 describe("etcdlock run that runs etcdlock run at a terminal", function()
   it("stops with its command at Ctrl-Z, and continues with fg", function()
-    local terminal = at_terminal "bash --norc --noprofile -i"
-    press(terminal, "$COMMAND run $NAME/1 -- $COMMAND run $NAME/2 -- "
-      .. "sh -c 'echo rea''dy; read line; echo got $line'\n")
+    local terminal = in_bash("$COMMAND run $NAME/1 -- $COMMAND run $NAME/2 -- "
+      .. "sh -c 'echo rea''dy; read line; echo got $line'")
     terminal:expect "ready"
     press(terminal, CTRL_Z)
     terminal:expect "Stopped"

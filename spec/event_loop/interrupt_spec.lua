@@ -1,7 +1,7 @@
 -- Tests Ctrl-C (SIGINT) during a wait: the call raises "interrupted!" at once, and no entry is left
 -- in the queue.
 
-local client, lock
+local lock
 
 local PROMISED = 0.25 -- seconds within which Ctrl-C ends a wait
 
@@ -30,38 +30,25 @@ local function interrupt(child)
   assert.is_true(took < PROMISED + wait.SLACK, took .. " s")
 end
 
-local function begin()
-  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
-  lock = assert(client:lock "a")
-end
-
-before_each(begin)
-after_each(function() client:close() end)
+before_each(function() lock = assert(client:lock "a") end)
 
 describe("Ctrl-C", function()
-  it("ends a wait for a lock and removes its entry from the queue", function()
-    local child = start [[ return client:lock "a" ]]
-    wait.eventually(function() return #client:queue "a" == 2 end, 10)
-    interrupt(child)
-    wait.eventually(function() return #client:queue "a" == 1 end)
-    assert.is_true(lock:check())
-    child:send ""
-    child:expect "^again\ttrue\tetcdlock.lock"
-    child:send ""
-    assert.equal(0, (child:wait()))
-  end)
-
   for what, source in pairs {
-    ["that directly follows another lock and unlock"] =
+    [""] = [[ return client:lock "a" ]],
+    [" that directly follows another lock and unlock"] =
       [[ assert(client:lock("b"):unlock()) return client:lock "a" ]],
-    ["that has a timeout"] = [[ return client:lock("a", { timeout = 60 }) ]],
+    [" that has a timeout"] = [[ return client:lock("a", { timeout = 60 }) ]],
   } do
-    it("ends a wait for a lock " .. what, function()
+    it("ends a wait for a lock" .. what .. ", and removes its entry from the queue", function()
       local child = start(source)
       wait.eventually(function() return #client:queue "a" == 2 end, 10)
       interrupt(child)
       wait.eventually(function() return #client:queue "a" == 1 end)
-      child:wait()
+      assert.is_true(lock:check())
+      child:send ""
+      child:expect "^again\ttrue\tetcdlock.lock"
+      child:send ""
+      assert.equal(0, (child:wait()))
     end)
   end
 
@@ -107,26 +94,30 @@ describe("Ctrl-C", function()
   end)
 
   it("ends a program that does not catch the error, and removes its entry and lease", function()
-    rounds.undisturbed(function(timed, round)
-      if round > 1 then begin() end
+    local holder
+    assert.is_true(lock:unlock())
+    client:close()
+    rounds.undisturbed(function(timed)
+      holder = connect()
+      clients.keep(assert(holder:lock "a"))
       local child = proc.lua([[
         local endpoint, prefix = ...
         local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
         client:lock "a"
         print "never"
       ]], etcd:endpoints(), prefix)
-      wait.eventually(function() return #client:queue "a" == 2 end, 10)
+      wait.eventually(function() return #holder:queue "a" == 2 end, 10)
       local code, signal = timed(function()
         child:kill "sigint"
         return child:wait(3)
       end)
       assert.same({ 1, 0 }, { code, signal })
       assert.matches("interrupted!", child:errors(), 1, true)
-      assert.equal(1, #client:queue "a")
-      assert.same({ client:lease() }, etcd:leases())
+      assert.equal(1, #holder:queue "a")
+      assert.same({ holder:lease() }, etcd:leases())
     end, function()
       proc.destroy_children()
-      client:close()
+      holder:close()
     end)
   end)
 end)

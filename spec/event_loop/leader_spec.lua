@@ -1,9 +1,7 @@
 -- Tests that a Lua thread that blocks drives the client's event loop itself, and that the I/O
 -- thread takes over while the Lua thread does other things.
 
-local client, other
-
-before_each(function() client, other = connect { ttl = 4 }, connect { elsewhere = true } end)
+client_options { ttl = 4 }
 
 -- Makes the Lua thread drive the loop in its next wait, as it does right after an answer.
 local function lead() assert.is_true(assert(client:lock "first"):unlock()) end
