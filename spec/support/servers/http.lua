@@ -21,19 +21,25 @@ end
 local ONE = "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n"
 local OF_MANY = "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n\r\n"
 
-local function text_of(path, times)
+local POST = "POST %s HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+  .. "Content-Length: %d\r\n\r\n%s"
+
+local function text_of(path, opts)
+  if opts.body then return POST:format(path, #opts.body, opts.body) end
+  local times = opts.times
   if not times then return ONE:format(path) end
   return OF_MANY:format(path, "keep-alive"):rep(times - 1) .. OF_MANY:format(path, "close")
 end
 
 -- Sends a request for |path| to |port| of this host and returns it. Its fields: done (true at the
 -- end); then status, body, took (seconds) and failure (why there is no answer). |opts.times|: send
--- this number of requests at once on one connection; body then contains all answers.
+-- this number of requests at once on one connection; body then contains all answers. |opts.body|:
+-- post this JSON text.
 function M.start(port, path, opts)
   local self = setmetatable({ text = "", from = wait.now(), socket = uv.new_tcp() }, Request)
   self.socket:connect("127.0.0.1", tonumber(port), function(failure)
     if failure then return finish(self, failure) end
-    self.socket:write(text_of(path, opts and opts.times))
+    self.socket:write(text_of(path, opts or {}))
     self.socket:read_start(function(reading, data)
       if data then
         self.text = self.text .. data
