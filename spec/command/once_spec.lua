@@ -15,6 +15,14 @@ end
 
 local function status_of(...) return (select(2, run(...))) end
 
+-- Fails unless a run that would print "ran" prints nothing and exits with |status|. Returns its
+-- errors.
+local function assert_not_run(status, ...)
+  local out, got, err = run(...)
+  assert.same({ "", status }, { out, got }, err)
+  return err
+end
+
 local function start(options, script, env)
   return command.start({ "run", NAME, options, command.sh(script) }, env)
 end
@@ -46,10 +54,9 @@ describe("etcdlock run --once-per", function()
     assert.equal(core.host(), record.host)
     assert.is_true(record.started >= before and record.started <= record.ended)
     assert.is_true(record.ended <= os.time() and record.seconds > 0)
-    out, status, err = run({ LONG }, "echo ran")
-    assert.same({ "", 75 }, { out, status })
     assert.matches('^etcdlock: lock ".*a": nothing to do in this period %(%-%-once%-per%): run by '
-      .. "pid %d+ on .* at %d+%-%d%d%-%d%d %d%d:%d%d:%d%d\n$", err)
+      .. "pid %d+ on .* at %d+%-%d%d%-%d%d %d%d:%d%d:%d%d\n$",
+      assert_not_run(75, { LONG }, "echo ran"))
     assert.equal(9, status_of({ LONG, "-E", "9" }, "echo ran"))
     for _, option in ipairs { "-E0", "--quiet" } do
       local said, _, errors = run({ LONG, option }, "echo ran")
@@ -61,9 +68,8 @@ describe("etcdlock run --once-per", function()
   it("runs the command once ever with the period `ever`", function()
     assert.equal(0, status_of({ "--once-per=ever" }, "exit 0"))
     record_run(10000 * DAY)
-    local out, status, err = run({ "--once-per", "ever" }, "echo ran")
-    assert.same({ "", 75 }, { out, status })
-    assert.matches('^etcdlock: lock ".*a": nothing to do: run by pid 4711 on web%-9 at ', err)
+    assert.matches('^etcdlock: lock ".*a": nothing to do: run by pid 4711 on web%-9 at ',
+      assert_not_run(75, { "--once-per", "ever" }, "echo ran"))
   end)
 
   it("runs the command again after a run that has failed", function()
@@ -116,15 +122,13 @@ describe("etcdlock run --once-per", function()
   it("leaves the record of a machine whose clock is one period ahead as it is", function()
     record_run(-DAY)
     local text = etcd:get(RECORD)
-    local out, status = run({ "--once-per=1d" }, "echo ran")
-    assert.same({ "", 75 }, { out, status })
+    assert_not_run(75, { "--once-per=1d" }, "echo ran")
     assert.equal(text, (etcd:get(RECORD)))
   end)
 
   it("exits with 1 and names the key if the record is more than one period ahead", function()
     record_run(-2 * DAY)
-    local out, status, err = run({ "--once-per=1d", "-E", "0" }, "echo ran")
-    assert.same({ "", 1 }, { out, status })
+    local err = assert_not_run(1, { "--once-per=1d", "-E", "0" }, "echo ran")
     assert.matches('run by pid 4711 on web%-9 at .*, more than one period ahead of this machine\'s '
       .. 'clock; correct the clocks, or delete the key ".*a.last%-run"\n$', err)
   end)
@@ -138,9 +142,8 @@ describe("etcdlock run --once-per", function()
       ('{"started":4000000000,"host":"%s","pid":1}'):format(("a"):rep(256)),
     } do
       etcd:put(RECORD, text)
-      local out, status, err = run({ LONG }, "echo ran")
-      assert.same({ "", 1 }, { out, status })
-      assert.matches('the key ".*a.last%-run" is not the record of a run', err)
+      assert.matches('the key ".*a.last%-run" is not the record of a run',
+        assert_not_run(1, { LONG }, "echo ran"))
     end
   end)
 

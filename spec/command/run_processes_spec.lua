@@ -108,18 +108,15 @@ end)
 -- Regression 081. As the first process of a container, etcdlock becomes the parent of all orphans.
 -- It did not reap them, so they remained zombies for as long as the command ran.
 describe("etcdlock run with pid 1", function()
-  local function as_pid_1(env, ...) return proc.talk(session.as_pid_1(...), env) end
-
   it("reaps orphans, passes TERM on, and exits with the command's status", function()
-    if as_pid_1({}, "true"):wait() ~= 0 then pending "unshare needs rights" end
-    local words, env = command.words()
-    local job = as_pid_1(env, words[1], words[2], "run", prefix .. "a", "--", "sh", "-c", [[
+    if select(2, proc.run(session.as_pid_1 "true")) ~= 0 then pending "unshare needs rights" end
+    local job = command.start_under(session.as_pid_1(), { "run", NAME, command.sh [[
       trap 'exit 3' TERM
       orphan=$(sh -c 'sleep 0.1 >/dev/null & echo $!')
       while test -d /proc/$orphan; do sleep 0.05; done
       echo reaped by $PPID
       while :; do sleep 0.05; done
-    ]])
+    ]] })
     assert.equal("1", (job:expect "^reaped by (%d+)"))
     assert(uv.kill(proc.children_of(job.pid)[1], "sigterm"))
     assert.equal(3, (job:wait()))

@@ -21,8 +21,7 @@ describe("etcdlock run that starts with blocked signals", function()
 
   -- Starts `etcdlock run -- |...|` through `env` of the coreutils, with its option |block|.
   local function start(block, ...)
-    local words, env = command.words()
-    return proc.talk({ "env", block, words[1], words[2], "run", prefix .. name, "--", ... }, env)
+    return command.start_under({ "env", block }, { "run", prefix .. name, "--", ... })
   end
 
   it("ends with its command", function()

@@ -59,14 +59,12 @@ describe("etcdlock run", function()
   end)
 
   it("gives the command /dev/null for each standard stream that is closed", function()
-    local words, env = command.words()
     local file = temporary.directory() .. "/streams"
-    local _, status = proc.run({ "sh", "-c", '"$@" <&- >&- 2>&-', "sh", words[1], words[2], "run",
-      NAME, "--", "sh", "-c", [[
-        for n in 0 1 2; do readlink /proc/$$/fd/$n; done | cat >"$0"
-        exit 3
-      ]], file }, { env = env })
-    assert.equal(3, status)
+    local job = command.start_under({ "sh", "-c", '"$@" <&- >&- 2>&-', "sh" }, { "run", NAME, sh([[
+      for n in 0 1 2; do readlink /proc/$$/fd/$n; done | cat >"$0"
+      exit 3
+    ]], file) })
+    assert.equal(3, (job:wait()))
     assert.equal(("/dev/null\n"):rep(3), read_file(file))
   end)
 
@@ -229,9 +227,9 @@ describe("a signal to etcdlock run", function()
 
   it("that a shell ignores for a job in the background is ignored by both processes", function()
     local lock = assert(client:lock "a")
-    local words, env = command.words()
-    local job = proc.talk({ "sh", "-c", "trap '' HUP INT QUIT TSTP; exec \"$@\"", "sh", words[1],
-      words[2], "run", NAME, "--", "sh", "-c", "grep SigIgn /proc/self/status" }, env)
+    local job = command.start_under(
+      { "sh", "-c", "trap '' HUP INT QUIT TSTP; exec \"$@\"", "sh" },
+      { "run", NAME, sh "grep SigIgn /proc/self/status" })
     etcd:await_keys(NAME .. "/", 2)
     for _, signal in ipairs { "sighup", "sigint", "sigquit", "sigtstp" } do job:kill(signal) end
     assert(lock:unlock())
@@ -330,11 +328,10 @@ describe("etcdlock run that has lost its lock", function()
   -- Starts `etcdlock run` with the shell code |script|. Its standard error is a pipe to the shell
   -- code |reader|. In |reader|, descriptor 4 is the input that the test sends.
   local function start_piped(reader, script)
-    local words, env = command.words()
-    return proc.talk({ "sh", "-c", ([[
+    return command.start_under({ "sh", "-c", ([[
       exec 3>&1 4<&0
       { "$@" 2>&1 >&3 4<&-; echo status $? >&3; } | { %s; }
-    ]]):format(reader), "sh", words[1], words[2], "run", NAME, "--", "sh", "-c", script }, env)
+    ]]):format(reader), "sh" }, { "run", NAME, sh(script) })
   end
 
   it("ends the command although the pipe of its standard error is full", function()

@@ -47,11 +47,16 @@ function M.start(args, env)
   return proc.talk(command_line(args), environment(env))
 end
 
+-- Starts the program |argv|, whose last arguments become a command line with |args|.
+function M.start_under(argv, args, env)
+  return proc.talk(append(argv, command_line(args)), environment(env))
+end
+
 -- Starts the command with |args| as the leader of a process group. Returns the child and the
 -- command's pid, which a shell prints, because setsid may fork and then has another pid.
 function M.start_leader(args)
-  local child = proc.talk(append({ "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh" },
-    command_line(args)), environment())
+  local child = M.start_under(
+    { "setsid", "--wait", "sh", "-c", 'echo pid $$; exec "$@"', "sh" }, args)
   return child, tonumber((child:expect "^pid (%d+)"))
 end
 
