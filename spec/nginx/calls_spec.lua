@@ -2,8 +2,6 @@
 -- while the request waits.
 -- Needs: one plain member, no sanitizer.
 
-local client
-
 local LOCATIONS = {
   ["/all"] = [[
     local data = prefix .. "data"
@@ -132,8 +130,6 @@ with_nginx {
   init_worker = ("prefix = %q"):format(prefix),
   locations = LOCATIONS,
 }
-
-setup(function() client = connect { ttl = 10 } end)
 
 describe("an nginx request", function()
   it("can use with_lock, check, put, get, txn, wait_lost, queue and ping", function()

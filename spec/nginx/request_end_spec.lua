@@ -1,9 +1,6 @@
 -- Tests that the locks and waits of an nginx request or worker end with it, however it ends.
 -- Needs: one plain member, no sanitizer.
 
-client_options { ttl = 10 }
-local client
-
 local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
 
 local LOCATIONS = {
@@ -44,8 +41,6 @@ local LOCATIONS = {
     end
   ]],
 }
-
-setup(function() client = connect() end)
 
 -- Returns the options of the client of a worker. Tests that kill a worker use a short |ttl|.
 local function options(ttl, lock_delay)

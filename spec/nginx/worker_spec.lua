@@ -2,9 +2,6 @@
 -- requests meanwhile.
 -- Needs: one plain member, no sanitizer.
 
-client_options { ttl = 5 }
-local client
-
 local INIT_WORKER = [[
   function refused(message, code) ngx.say("refused ", code, " ", message) end
 ]]
@@ -34,20 +31,6 @@ local LOCATIONS = {
 
 with_nginx { init_worker = INIT_WORKER, locations = LOCATIONS }
 
-setup(function() client = connect() end)
-
--- Holds |name| in this process until the returned function is called or the test ends.
-local function hold(name)
-  local lock = assert(client:lock(name))
-  local released
-  local function release()
-    if not released then assert(lock:unlock()) end
-    released = true
-  end
-  finally(release)
-  return release
-end
-
 describe("an nginx request", function()
   it('gets "unavailable" if etcd is silent, and its worker serves others meanwhile', function()
     etcd:pause()
@@ -64,7 +47,7 @@ end)
 
 describe("waiting requests of one nginx worker", function()
   it("leave it responsive, and get the lock one at a time in order of arrival", function()
-    local release = hold "crowd"
+    local lock = assert(client:lock "crowd")
     local COUNT, requests = 500, {}
     for i = 1, COUNT do requests[i] = nginx:begin "/turn" end
     nginx:await("/stats", "0 " .. COUNT, 15)
@@ -79,7 +62,7 @@ describe("waiting requests of one nginx worker", function()
     assert.is_true(slowest < 1 + wait.SLACK, slowest .. " s for a ping")
     for i = 1, COUNT do assert.falsy(requests[i].done) end
 
-    release()
+    assert(lock:unlock())
     local last_token = {}
     for i = 1, COUNT do
       local answer = requests[i]:wait(30)
@@ -96,7 +79,7 @@ describe("waiting requests of one nginx worker", function()
   it("need at most 3 sockets each and no additional thread", function()
     local pid = nginx:workers()[1]
     for round = 1, 3 do
-      local release = hold "many"
+      local lock = assert(client:lock "many")
       local before, requests = Nginx.usage(pid), {}
       for i = 1, 100 do requests[i] = nginx:begin "/lock?name=many" end
       nginx:await("/stats", "0 100", 10)
@@ -105,7 +88,7 @@ describe("waiting requests of one nginx worker", function()
       -- Each request has three sockets: its HTTP connection, and both ends of its wake-up
       -- connection.
       assert.is_true(during.sockets - before.sockets <= 300, round)
-      release()
+      assert(lock:unlock())
       for i = 1, 100 do assert.equal(200, requests[i]:wait(20).status) end
     end
   end)
@@ -119,7 +102,8 @@ local function crowd_out(count, opts)
   local small = start_nginx(opts)
   -- This request connects the worker to etcd before descriptors run out.
   assert.matches("^held", small:get("/lock?name=room").body)
-  local release, requests, answers = hold "room", {}, { held = 0, refused = 0, cut = 0 }
+  local lock = assert(client:lock "room")
+  local requests, answers = {}, { held = 0, refused = 0, cut = 0 }
   for i = 1, count do requests[i] = small:begin "/lock?name=room&timeout=30" end
   -- Requests beyond the limit are answered at once, by nginx or by etcdlock.
   wait.eventually(function()
@@ -131,7 +115,7 @@ local function crowd_out(count, opts)
   local cpu = Nginx.usage(pid).cpu
   wait.sleep(1)
   cpu = Nginx.usage(pid).cpu - cpu
-  release()
+  assert(lock:unlock())
   for i = 1, count do
     local answer = requests[i]:wait(20)
     if answer.body:find "^held" then
