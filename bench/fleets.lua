@@ -11,6 +11,7 @@
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
+local etcdlock = require "etcdlock"
 local http = require "socket.http"
 local proc = require "spec.support.programs.proc"
 local program = require "bench.program"
@@ -59,13 +60,19 @@ local function jwt_arguments()
   return ("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=300s"):format(public, key)
 end
 
--- Writes |count| values, through the Go client, to |etcd|.
+-- Writes |count| values to |etcd|, 100 in a request.
 local function fill(etcd, count)
-  local endpoints = etcd:endpoints(function(member) return not member.paused end)
-  local _, status, why = proc.run({
-    "build/bench/go", "fill", endpoints, "other/", ("%d"):format(count), ("%d"):format(BYTES),
-  }, { env = { FLEET_PASSWORD = secured.ROOT }, seconds = 300 })
-  if status ~= 0 then error(why) end
+  local client = assert(etcdlock.connect {
+    endpoints = etcd:endpoints(function(member) return not member.paused end), ttl = 60,
+    user = "root", password = secured.ROOT,
+  })
+  local lock, value = assert(client:lock("fill", { timeout = 60 })), ("v"):rep(BYTES)
+  for first = 1, count, 100 do
+    local puts = {}
+    for i = first, first + 99 do puts[#puts + 1] = { "put", ("other/%d"):format(i), value } end
+    wait.eventually(function() return lock:txn(puts) end, 30, "an answer, also in an election")
+  end
+  client:close()
 end
 
 -- Starts etcdctl as root, without its output.
@@ -176,14 +183,6 @@ local function count(children, word)
   return n
 end
 
-local function show_errors(it, entrant, children)
-  for _, child in ipairs(children) do
-    for line in child:errors():gmatch "[^\n]+" do
-      io.stderr:write(("%s: %s: %s\n"):format(it.title, entrant, line))
-    end
-  end
-end
-
 local function measure(it, entrant)
   local etcd = start_etcd(it)
   if it.busy then take_processors() end
@@ -204,7 +203,11 @@ local function measure(it, entrant)
     lost = ("%3d lost, %3d Authenticates, %5d requests"):format(
       count(children, "lost"), all_logins - logins, all - others)
   end
-  show_errors(it, entrant, children)
+  for _, child in ipairs(children) do
+    for line in child:errors():gmatch "[^\n]+" do
+      io.stderr:write(("%s: %s: %s\n"):format(it.title, entrant, line))
+    end
+  end
   print(("%-20s %-9s %5.1f s  %3d of %-3d  %4.1f  %s"):format(
     it.title, entrant, took, held, it.clients, started / it.clients, lost))
   proc.destroy_children()

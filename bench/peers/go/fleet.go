@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,37 +34,6 @@ func hold(endpoints, name string, ttl, i int) {
 		}
 		fmt.Fprintln(os.Stderr, err)
 	}
-}
-
-// runFill writes values as root. |args|: endpoints, prefix, number of values, bytes of each.
-func runFill(args []string) {
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: strings.Split(args[0], ","),
-		Username:  "root", Password: os.Getenv("FLEET_PASSWORD"),
-	})
-	check(err)
-	count, err := strconv.Atoi(args[2])
-	check(err)
-	size, err := strconv.Atoi(args[3])
-	check(err)
-	value := strings.Repeat("v", size)
-	var writers sync.WaitGroup
-	for w := 0; w < 16; w++ {
-		writers.Add(1)
-		go func() {
-			defer writers.Done()
-			for i := w; i < count; i += 16 {
-				put := func() error {
-					_, err := client.Put(background, fmt.Sprintf("%s%d", args[1], i), value)
-					return err
-				}
-				for put() != nil { // an election
-					time.Sleep(100 * time.Millisecond)
-				}
-			}
-		}()
-	}
-	writers.Wait()
 }
 
 // runFleet starts the clients of one process. |args|: endpoints, name, number of clients, TTL.

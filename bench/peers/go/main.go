@@ -90,12 +90,8 @@ func version(module string) string {
 }
 
 func main() {
-	switch os.Args[1] {
-	case "fleet":
+	if os.Args[1] == "fleet" {
 		runFleet(os.Args[2:])
-	case "fill":
-		runFill(os.Args[2:])
-		return
 	}
 	var j job
 	check(json.Unmarshal([]byte(os.Args[1]), &j))
