@@ -17,7 +17,7 @@ files["spec/**/*_spec.lua"] = {
     "Certs", "Etcd", "NONE", "Nginx", "Stage", "Swallow", "assert_fails",
     "client_options", "clients", "cluster", "command", "connect", "documents",
     "error_rows", "etcd", "etcdlock", "exposition", "go_programs", "http",
-    "json", "leaks", "locales", "loops", "make", "matrix",
+    "json", "leaks", "loops", "make", "matrix",
     "port", "prefix", "proc", "protobuf", "read_file", "releases", "remote", "rounds", "sale",
     "scripted_client", "secured", "server", "session", "stories", "suite", "tasks", "temporary",
     "third", "tls", "uv", "variables", "wait", "wakings",

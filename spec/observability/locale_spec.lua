@@ -4,11 +4,22 @@
 -- numbers had a decimal comma, and "i" was not converted to "I".
 client_options { ttl = 10 }
 
+-- Compiles the locale |source| in |charmap| from the C library's sources. Returns the value of
+-- LOCPATH with which a program finds it by the name |source|, or nil and why not.
+local function compile(source, charmap)
+  local directory = temporary.directory()
+  local ok, out, code, err = pcall(proc.run,
+    { "localedef", "-i", source, "-f", charmap, directory .. "/" .. source })
+  if ok and code == 0 then return directory end
+  return nil, ("localedef cannot compile the locale %s (Debian: the package locales): %s")
+    :format(source, ok and err or out)
+end
+
 -- The German locale has a decimal comma. The Turkish locale has no "I" for "i", and has letters
 -- above 127. The Pashto locale has a decimal point of two bytes.
-local german, no_german = locales.compile("de_DE", "UTF-8")
-local pashto, no_pashto = locales.compile("ps_AF", "UTF-8")
-local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
+local german, no_german = compile("de_DE", "UTF-8")
+local pashto, no_pashto = compile("ps_AF", "UTF-8")
+local turkish, no_turkish = compile("tr_TR", "ISO-8859-9")
 
 -- Lua code that chooses the locale in its first argument, and connects with the options in its
 -- second one, to which |%s| may add others. Defines |etcdlock| and |client|. Loads dkjson before it

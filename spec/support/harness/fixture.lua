@@ -40,7 +40,7 @@ local MODULES = {
 for folder, names in pairs {
   harness = "clients documents error_rows exposition leaks matrix read_file rounds suite temporary "
     .. "wait",
-  programs = "command locales loops make proc releases remote sale session tasks variables wakings",
+  programs = "command loops make proc releases remote sale session tasks variables wakings",
   servers = "cluster http port protobuf secured tls",
 } do
   for name in names:gmatch "%S+" do
