@@ -54,29 +54,16 @@ local stories = {
     local held = assert(other:lock "a")
     local mine = assert(client:lock("b", { owner = "x" }))
     go(function()
-      local from
-      fails("timeout", answered(function()
-        from = core.now()
-        return client:lock("a", { timeout = 1 })
-      end))
-      took(1, from)
+      times_out(1, function() return client:lock("a", { timeout = 1 }) end)
       fails("locked", client:try_lock "a")
     end)
     go(function()
-      local from
-      fails("timeout", answered(function()
-        from = core.now()
-        return client:with_lock("a", { timeout = 1.2 }, error)
-      end))
-      took(1.2, from)
+      times_out(1.2, function() return client:with_lock("a", { timeout = 1.2 }, error) end)
     end)
     go(function()
-      local from = core.now()
-      fails("timeout", mine:wait_lost(0.3))
-      took(0.3, from)
-      from = core.now()
-      fails("timeout", mine:wait_lost(0.05))
-      took(0.05, from)
+      for _, seconds in ipairs { 0.3, 0.05 } do
+        times_out(seconds, function() return mine:wait_lost(seconds) end)
+      end
     end)
     run()
     equal(true, (held:held()))
@@ -328,12 +315,7 @@ local stories = {
 
   { 'lock blocks outside the loop, and returns "deadlock" for a lock of the same process', [[
     local held = assert(other:lock "a")
-    local from
-    fails("timeout", answered(function()
-      from = core.now()
-      return client:lock("a", { timeout = 1 })
-    end))
-    took(1, from)
+    times_out(1, function() return client:lock("a", { timeout = 1 }) end)
     coroutine.wrap(function() assert(other:lock "b") end)()
     assert(held:unlock())
     go(function() assert(client:lock "a"):unlock() end)
@@ -349,12 +331,8 @@ local stories = {
     local held = assert(other:lock "a")
     spin(true)
     go(function()
-      local before, from = ticks, nil
-      fails("timeout", answered(function()
-        from = core.now()
-        return blocking:lock("a", { timeout = 1 })
-      end))
-      took(1, from)
+      local before = ticks
+      times_out(1, function() return blocking:lock("a", { timeout = 1 }) end)
       equal(before, ticks)
       local lock = assert(blocking:lock("b", { owner = "x" }))
       fails("deadlock", blocking:lock "b")

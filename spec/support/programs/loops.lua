@@ -10,6 +10,7 @@
 --   fails(code, ...)      fails unless ... are the results of a call that failed with code
 --   answered(fn)          calls fn until its code is not "unavailable", and returns its results
 --   took(s, from)         fails unless about s seconds have passed since the time from
+--   times_out(s, fn)      fails unless fn returns "timeout" after about s seconds
 --   attempt(fn, ...)      pcall; fn may yield
 --   descriptors()         returns the number of open file descriptors
 --   spin(on)              starts or stops a coroutine that increments the variable ticks
@@ -63,6 +64,16 @@ local SLACK = require("spec.support.harness.wait").SLACK
 local function took(seconds, from)
   local late = core.now() - from - seconds
   if late < -0.002 or late > SLACK then error("late by " .. late .. " s", 2) end
+end
+
+-- Fails unless |call| returns "timeout", after about |seconds|.
+local function times_out(seconds, call)
+  local from
+  fails("timeout", answered(function()
+    from = core.now()
+    return call()
+  end))
+  took(seconds, from)
 end
 
 local function descriptors()
