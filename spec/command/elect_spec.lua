@@ -16,8 +16,7 @@ describe("etcdlock elect", function()
     local election = connect():election "a"
     assert.equal("one", (election:leader()))
     assert.is_nil(second.lines[1])
-    first:send "go"
-    assert.equal(5, (first:wait()))
+    assert.equal(5, (first:go()))
     assert.is_true(tonumber((second:expect "^leads (%d+)")) > tonumber(token))
     assert.equal(0, (second:wait()))
     etcd:await_keys(NAME .. "/", 0)

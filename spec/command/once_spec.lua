@@ -96,8 +96,7 @@ describe("etcdlock run --once-per", function()
     first:expect "^first"
     local second = start({ LONG }, "echo second")
     etcd:await_keys(NAME .. "/", 2)
-    first:send "go"
-    assert.equal(3, (first:wait()))
+    assert.equal(3, (first:go()))
     second:expect "^second"
     assert.equal(0, (second:wait()))
   end)
@@ -151,8 +150,7 @@ describe("etcdlock run --once-per", function()
     local job = start({ LONG }, "trap '' TERM; echo ready; read line; exit 0")
     job:expect "^ready"
     clients.take_away(client, "a")
-    job:send "go"
-    assert.equal(70, (job:wait()))
+    assert.equal(70, (job:go()))
     assert.is_nil((etcd:get(RECORD)))
   end)
 
@@ -285,7 +283,6 @@ describe("etcdlock run --once-per", function()
     local out, status, err = command.run { "run", NAME, "--once-per=2", "echo", "ran" }
     assert.same({ "", 75 }, { out, status })
     assert.matches("was not free within [%d.]+ s", err)
-    holder:send "go"
-    assert.equal(0, (holder:wait()))
+    assert.equal(0, (holder:go()))
   end)
 end)

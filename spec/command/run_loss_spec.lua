@@ -107,8 +107,7 @@ describe("etcdlock run", function()
       return waiter:errors():find('lock "a": the client\'s lease has ended during the wait; it '
         .. "waits again, at the end of the queue", 1, true)
     end, 3, "the message")
-    holder:send "go"
-    assert.equal(0, (holder:wait()))
+    assert.equal(0, (holder:go()))
     waiter:expect "^runs"
     assert.equal(0, (waiter:wait()))
   end)

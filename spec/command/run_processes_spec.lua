@@ -78,31 +78,27 @@ describe("the processes that the command of etcdlock run has started", function(
     end
     assert.is_string(proc.state(pid))
     uv.kill(pid, "sigkill")
-    job:send "go"
-    assert.equal(0, (job:wait()))
+    assert.equal(0, (job:go()))
   end)
 end)
 
 -- Regression 080. TERM to the process group of etcdlock (`kill -- -PGID`) reached the command
 -- twice: from the sender and from etcdlock.
-describe("TERM to the process group of etcdlock run", function()
-  it("reaches the command once", function()
-    local job, pid = command.start_leader { "run", NAME, "--", uv.exepath(),
-      "spec/support/programs/signals.lua", "sigterm", "sigusr1" }
-    job:expect "^ready"
-    for _ = 1, 5 do
-      assert(uv.kill(-pid, "sigterm"))
-      job:expect "^got sigterm"
-      -- etcdlock passes signals on in order, so a second TERM would arrive before these signals.
-      for _ = 1, 2 do
-        assert(uv.kill(pid, "sigusr1"))
-        job:expect "^got sigusr1"
-      end
+it("TERM to the process group of etcdlock run reaches the command once", function()
+  local job, pid = command.start_leader { "run", NAME, "--", uv.exepath(),
+    "spec/support/programs/signals.lua", "sigterm", "sigusr1" }
+  job:expect "^ready"
+  for _ = 1, 5 do
+    assert(uv.kill(-pid, "sigterm"))
+    job:expect "^got sigterm"
+    -- etcdlock passes signals on in order, so a second TERM would arrive before these signals.
+    for _ = 1, 2 do
+      assert(uv.kill(pid, "sigusr1"))
+      job:expect "^got sigusr1"
     end
-    job:send "go"
-    assert.equal(0, (job:wait()))
-    assert.equal(5, select(2, job.out.text:gsub("got sigterm", "")))
-  end)
+  end
+  assert.equal(0, (job:go()))
+  assert.equal(5, select(2, job.out.text:gsub("got sigterm", "")))
 end)
 
 -- Regression 081. As the first process of a container, etcdlock becomes the parent of all orphans.

@@ -45,8 +45,7 @@ describe("etcdlock run that starts with blocked signals", function()
       job:kill(signal)
       wait.eventually(function() return is_pending(pid, signal) end, 5, signal)
     end
-    job:send "go"
-    assert.equal(3, (job:wait()))
+    assert.equal(3, (job:go()))
   end)
 
   for _, block in ipairs { "--block-signal", "--block-signal=CHLD,WINCH,RTMIN" } do
@@ -89,8 +88,7 @@ describe("etcdlock run that no shell could continue", function()
     assert.is_true(is_stopped(child))
     assert(uv.kill(pid, "sigcont"))
     job:expect "^got sigusr1"
-    job:send "go"
-    assert.equal(0, (job:wait()))
+    assert.equal(0, (job:go()))
   end
 
   it("leaves a command stopped that somebody else has stopped with STOP", function()

@@ -22,8 +22,7 @@ describe("etcdlock run", function()
     local job = start(NAME, sh "echo held; read line; exit 3")
     job:expect "^held"
     assert.equal(1, #etcd:keys(NAME .. "/"))
-    job:send "go"
-    assert.equal(3, (job:wait()))
+    assert.equal(3, (job:go()))
     assert.same({}, etcd:keys(NAME .. "/"))
     local out, status, err = run(NAME, sh "echo out; echo err >&2")
     assert.same({ "out\n", 0, "err\n" }, { out, status, err })
@@ -221,8 +220,7 @@ describe("a signal to etcdlock run", function()
       job:kill("sig" .. name:lower())
       job:expect("^got%-" .. name .. "$")
     end
-    job:send "go"
-    assert.equal(0, (job:wait()))
+    assert.equal(0, (job:go()))
   end)
 
   it("that a shell ignores for a job in the background is ignored by both processes", function()
@@ -280,8 +278,7 @@ describe("a signal to etcdlock run", function()
       job:kill "sigcont"
       return job.out.text:find "\ngot%-CONT\n"
     end, 5, "the signal to go on")
-    job:send "go"
-    assert.equal(0, (job:wait()))
+    assert.equal(0, (job:go()))
   end)
 end)
 
@@ -321,8 +318,7 @@ describe("etcdlock run that has lost its lock", function()
     job:expect "^ready"
     take_away()
     wait.eventually(function() return job:errors():find "was lost" end, 5, "the loss")
-    job:send "go"
-    assert.equal(70, (job:wait()))
+    assert.equal(70, (job:go()))
   end)
 
   -- Starts `etcdlock run` with the shell code |script|. Its standard error is a pipe to the shell
@@ -368,15 +364,13 @@ describe("etcdlock run that has lost its lock", function()
   end)
 end)
 
-describe("etcdlock run", function()
-  it("takes its command with it when SIGKILL ends it, and its key expires", function()
-    local job = start(NAME, "--ttl=2", sh "echo ready $$; read line; sleep 60")
-    local pid = tonumber((job:expect "^ready (%d+)"))
-    job:kill "sigkill"
-    wait.eventually(function() return not proc.state(pid) end, 5, "the end of its command")
-    job:destroy()
-    etcd:await_keys(NAME .. "/", 0, 10)
-  end)
+it("etcdlock run takes its command with it when SIGKILL ends it, and its key expires", function()
+  local job = start(NAME, "--ttl=2", sh "echo ready $$; read line; sleep 60")
+  local pid = tonumber((job:expect "^ready (%d+)"))
+  job:kill "sigkill"
+  wait.eventually(function() return not proc.state(pid) end, 5, "the end of its command")
+  job:destroy()
+  etcd:await_keys(NAME .. "/", 0, 10)
 end)
 
 describe("etcdlock run --at-least", function()

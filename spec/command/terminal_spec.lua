@@ -92,8 +92,7 @@ describe("etcdlock run at a terminal", function()
     local terminal = at_terminal("exec $COMMAND run $NAME " .. wanted .. " -- true")
     assert.equal(("%d"):format(holder.pid),
       terminal:expect "held by pid (%d+) on .*, queued since")
-    holder:send "go"
-    assert.equal(0, (holder:wait()))
+    assert.equal(0, (holder:go()))
     assert.equal(0, (terminal:wait()))
   end
 

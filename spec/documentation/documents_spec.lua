@@ -93,15 +93,13 @@ local function has_heading(file, anchor)
   return false
 end
 
-describe("the documents' commands of make", function()
-  it("are targets", function()
-    local makefile = assert(read_file "Makefile") .. assert(read_file ".ci/dev.mk")
-    for _, file in ipairs(documents.FILES) do
-      for target in assert(read_file(file)):gmatch "`make (%l[%l-]*)[^`]*`" do
-        assert.is_truthy(makefile:find("\n" .. target .. ":", 1, true), file .. ": " .. target)
-      end
+it("the documents' commands of make are targets", function()
+  local makefile = assert(read_file "Makefile") .. assert(read_file ".ci/dev.mk")
+  for _, file in ipairs(documents.FILES) do
+    for target in assert(read_file(file)):gmatch "`make (%l[%l-]*)[^`]*`" do
+      assert.is_truthy(makefile:find("\n" .. target .. ":", 1, true), file .. ": " .. target)
     end
-  end)
+  end
 end)
 
 describe("the documents' links", function()

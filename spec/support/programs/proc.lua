@@ -241,6 +241,12 @@ function Child:wait(seconds)
   return code, signal
 end
 
+-- Sends a line to a child that ends then. Returns the same as wait.
+function Child:go()
+  self:send "go"
+  return self:wait()
+end
+
 -- Kills the child if it still runs, and closes its pipes. May be repeated.
 function Child:destroy()
   M.destroy(self.process)
