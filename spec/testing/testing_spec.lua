@@ -2,7 +2,6 @@
 -- other processes, losses, outages, and single failures.
 -- Needs: one plain member.
 
-local core = require "etcdlock.core"
 local testing = require "etcdlock.testing"
 
 local client, other
@@ -40,24 +39,16 @@ describe("testing.start", function()
     return child, directory, tonumber((io.open(directory .. "/pid"):read "*l"))
   end
 
-  local function await_end(directory, pid)
-    wait.eventually(function() return not uv.fs_stat(directory) end, 5, "no directory")
-    wait.eventually(function() return not uv.kill(pid, 0) end, 5, "no etcd")
+  for how, is_killed in pairs { ends = false, ["is killed"] = true } do
+    it("starts one etcd, which ends if the process " .. how, function()
+      local child, directory, pid = start_child()
+      assert.equal(0, uv.kill(pid, 0))
+      if is_killed then child:kill() end
+      child:wait()
+      wait.eventually(function() return not uv.fs_stat(directory) end, 5, "no directory")
+      wait.eventually(function() return not uv.kill(pid, 0) end, 5, "no etcd")
+    end)
   end
-
-  it("starts one etcd, which ends with the process", function()
-    local child, directory, pid = start_child()
-    assert.equal(0, uv.kill(pid, 0))
-    child:wait()
-    await_end(directory, pid)
-  end)
-
-  it("starts an etcd that ends also if the process is killed", function()
-    local child, directory, pid = start_child()
-    child:kill()
-    child:wait()
-    await_end(directory, pid)
-  end)
 
   it("uses the given etcd, with the other options as defaults of connect", function()
     assert.equal(suite.endpoint(), testing.start { endpoints = suite.endpoint(), ttl = 77 })
@@ -185,11 +176,13 @@ describe("testing.fail", function()
     assert(other:with_lock("test", function(lock) assert(lock:put("k", "old")) end))
   end)
 
-  it("loses the answer of a write that etcd has applied", function()
-    local ok, done, _, code = testing.fail("lock:put", "applied", put)
-    assert.same({ true, nil, "unavailable" }, { ok, done, code })
-    assert.equal("new", read "k")
-  end)
+  for outcome, value in pairs { applied = "new", unavailable = "old" } do
+    it("ends a write with unavailable, and etcd has the value " .. value, function()
+      local ok, done, _, code = testing.fail("lock:put", outcome, put)
+      assert.same({ true, nil, "unavailable" }, { ok, done, code })
+      assert.equal(value, read "k")
+    end)
+  end
 
   it("fails the nth call only", function()
     local codes = {}
@@ -199,12 +192,6 @@ describe("testing.fail", function()
       end)
     end, 2)
     assert.same({ "ok", "unavailable", "ok" }, codes)
-  end)
-
-  it("loses a write", function()
-    local _, _, _, code = testing.fail("lock:put", "unavailable", put)
-    assert.equal("unavailable", code)
-    assert.equal("old", read "k")
   end)
 
   for call, wanted in pairs { ["lock:put"] = "old", ["client:with_lock"] = "new" } do
