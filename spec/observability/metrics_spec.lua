@@ -67,20 +67,18 @@ describe("the metrics of a client", function()
     lock:unlock()
     local took, page = wait.now() - from, page_of(client)
     assert.equal("histogram", page.families.etcdlock_wait_seconds.type)
+    local function value(name, le)
+      return page:value(("etcdlock_%s_seconds_%s"):format(name, le and "bucket" or "sum"),
+        { lock = prefix .. "*", le = le })
+    end
     assert.equal(1, page:value("etcdlock_wait_seconds_count", { lock = prefix .. "*" }))
-    local waited = page:value("etcdlock_wait_seconds_sum", { lock = prefix .. "*" })
-    local held = page:value("etcdlock_hold_seconds_sum", { lock = prefix .. "*" })
+    local waited, held = value "wait", value "hold"
     -- The two times overlap: the hold begins with the grant, and the wait ends when the client
     -- learns of the grant.
     assert.is_true(waited >= 0.2 and waited <= took, waited)
     assert.is_true(held >= 0.1 and held <= took, held)
     assert.equal(0, buckets(page, "etcdlock_wait_seconds", prefix .. "*")[1])
-    assert.equal(0, page:value("etcdlock_wait_seconds_bucket",
-      { lock = prefix .. "*", le = "0.1" }))
-    assert.equal(0, page:value("etcdlock_hold_seconds_bucket",
-      { lock = prefix .. "*", le = "0.05" }))
-    assert.equal(1, page:value("etcdlock_hold_seconds_bucket",
-      { lock = prefix .. "*", le = "+Inf" }))
+    assert.same({ 0, 0, 1 }, { value("wait", "0.1"), value("hold", "0.05"), value("hold", "+Inf") })
   end)
 
   it("count each hold that is unlocked, lost, garbage-collected or closed", function()
