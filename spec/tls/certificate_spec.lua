@@ -17,9 +17,8 @@ end
 
 describe("connect refuses", function()
   it("a certificate file that is missing, a directory or empty", function()
-    assert_invalid('cacert "/nowhere/ca.pem" cannot be read: No such file', {
-      cacert = "/nowhere/ca.pem",
-    })
+    assert_invalid('cacert "/nowhere/ca.pem" cannot be read: No such file',
+      { cacert = "/nowhere/ca.pem" })
     assert_invalid('cert "/" ', { cert = "/" })
     assert_invalid("cacert .*holds no certificate", { cacert = cast.empty })
   end)
@@ -30,9 +29,8 @@ describe("connect refuses", function()
     assert_invalid("key .*holds no private key", { key = cast.rubbish })
     assert_invalid("cert .*damaged certificate", { cert = cast.damaged })
     assert_invalid("cacert .*damaged certificate", { cacert = certs:half(cast.ca.cert) })
-    assert_invalid("cacert .*damaged certificate", {
-      cacert = certs:bundle(cast.ca.cert, cast.damaged),
-    })
+    assert_invalid("cacert .*damaged certificate",
+      { cacert = certs:bundle(cast.ca.cert, cast.damaged) })
     assert_invalid("key .*damaged private key", { key = certs:damaged(cast.client.key) })
     assert_invalid("key .*damaged private key", { key = certs:half(cast.client.key) })
   end)
@@ -49,9 +47,8 @@ describe("connect refuses", function()
 
   it("a key that does not fit the certificate", function()
     assert_invalid("key .*does not fit the certificate in cert", { key = cast.client_mismatch.key })
-    assert_invalid("key_pem does not fit the certificate in cert", {
-      key = NONE, key_pem = Certs.read(cast.client_mismatch.key),
-    })
+    assert_invalid("key_pem does not fit the certificate in cert",
+      { key = NONE, key_pem = Certs.read(cast.client_mismatch.key) })
   end)
 
   it("a certificate without a key, and a key without a certificate", function()
@@ -60,12 +57,10 @@ describe("connect refuses", function()
   end)
 
   it("a certificate that has expired or is not yet valid", function()
-    assert_invalid("client certificate .*expired", {
-      cert = cast.client_expired.cert, key = cast.client_expired.key,
-    })
-    assert_invalid("client certificate .*not valid before", {
-      cert = cast.client_future.cert, key = cast.client_future.key,
-    })
+    assert_invalid("client certificate .*expired",
+      { cert = cast.client_expired.cert, key = cast.client_expired.key })
+    assert_invalid("client certificate .*not valid before",
+      { cert = cast.client_future.cert, key = cast.client_future.key })
     assert_invalid("cacert .*CA certificate .*expired", { cacert = cast.expired_ca.cert })
   end)
 

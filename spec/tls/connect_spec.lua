@@ -26,22 +26,17 @@ setup(function()
 end)
 
 describe("a client with TLS", function()
-  it("locks with certificates and a key from files", function()
-    assert_works()
-  end)
-
-  it("locks with certificates and a key from PEM texts", function()
-    assert_works {
+  for from, changes in pairs {
+    files = {},
+    ["PEM texts"] = {
       cacert = NONE, cert = NONE, key = NONE,
-      cacert_pem = Certs.read(cast.ca.cert),
-      cert_pem = Certs.read(cast.client.cert),
+      cacert_pem = Certs.read(cast.ca.cert), cert_pem = Certs.read(cast.client.cert),
       key_pem = Certs.read(cast.client.key),
-    }
-  end)
-
-  it("locks with a certificate from a file and a key from a text", function()
-    assert_works { key = NONE, key_pem = Certs.read(cast.client.key) }
-  end)
+    },
+    ["files, and the key from a text"] = { key = NONE, key_pem = Certs.read(cast.client.key) },
+  } do
+    it("locks with certificates and a key from " .. from, function() assert_works(changes) end)
+  end
 
   it("reaches the server by IP address and by host name, with or without https://", function()
     for _, host in ipairs { "127.0.0.1", "localhost" } do
@@ -129,8 +124,7 @@ describe("etcdctl's TLS variables", function()
 
   -- Like lock_with, but with the option env = false.
   local function lock_without(env, opts)
-    opts.prefix, opts.timeout, opts.env = prefix, 5, false
-    return (variables.lock(env, opts))
+    return lock_with(env, clients.with(opts, { env = false }))
   end
 
   before_each(function()

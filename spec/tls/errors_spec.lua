@@ -73,12 +73,10 @@ end
 
 describe("TLS on one side only", function()
   it('fails with "protocol" if the server does not speak TLS', function()
-    assert_refused("protocol", "does not speak TLS; to connect without TLS, write http://", {
-      endpoints = "https://127.0.0.1:" .. tls.port_of(suite.etcd()),
-    })
-    assert_refused("protocol", "does not speak TLS", {
-      endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()),
-    })
+    assert_refused("protocol", "does not speak TLS; to connect without TLS, write http://",
+      { endpoints = "https://127.0.0.1:" .. tls.port_of(suite.etcd()) })
+    assert_refused("protocol", "does not speak TLS",
+      { endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()) })
   end)
 
   it('fails with "protocol" if the option server_name alone selects TLS', function()
@@ -89,12 +87,10 @@ describe("TLS on one side only", function()
   end)
 
   it('fails with "protocol" and a hint at https:// if the client does not use TLS', function()
-    assert_refused("protocol", "requires TLS; write https://", {
-      endpoints = "http://127.0.0.1:" .. tls.port_of(etcd),
-    })
-    assert_refused("protocol", "requires TLS; write https://", {
-      endpoints = "127.0.0.1:" .. tls.port_of(etcd), cacert = NONE, cert = NONE, key = NONE,
-    })
+    assert_refused("protocol", "requires TLS; write https://",
+      { endpoints = "http://127.0.0.1:" .. tls.port_of(etcd) })
+    assert_refused("protocol", "requires TLS; write https://",
+      { endpoints = "127.0.0.1:" .. tls.port_of(etcd), cacert = NONE, cert = NONE, key = NONE })
   end)
 end)
 
