@@ -88,6 +88,15 @@ end
 
 local function held(name) return assert(other:lock(name)) end
 
+-- Requests the lock |name|, which another client holds. Returns this hold, a connection, the core
+-- lock and the number of its armed wait.
+local function wait_behind(name)
+  local theirs, link = held(name), greeted()
+  local lock, id, is_armed = ask(name)
+  assert.is_true(is_armed)
+  return theirs, link, lock, id
+end
+
 local function assert_free(name)
   wait.eventually(function() return #other:queue(name) == 0 end, 5, name .. " is free")
 end
@@ -128,9 +137,7 @@ describe("the wake socket", function()
   end)
 
   it("sends a byte at the alarm of a wait, unless the alarm is cancelled", function()
-    local theirs, link = held "limit", greeted()
-    local lock, id, is_armed = ask "limit"
-    assert.is_true(is_armed)
+    local theirs, link, lock, id = wait_behind "limit"
     set_alarm(id, 0.05)
     link:say(id)
     link:await(2)
@@ -146,9 +153,7 @@ describe("the wake socket", function()
   end)
 
   it("sends one byte for each wait number, also if both an alarm and a grant occur", function()
-    local theirs, link = held "once", greeted()
-    local lock, id, is_armed = ask "once"
-    assert.is_true(is_armed)
+    local theirs, link, lock, id = wait_behind "once"
     link:say(id)
     set_alarm(id, 0.01)
     link:await(2)
@@ -166,9 +171,7 @@ describe("the wake socket", function()
   end)
 
   it("cancels the wait of a connection that closes", function()
-    local theirs, link = held "left", greeted()
-    local lock, id, is_armed = ask "left"
-    assert.is_true(is_armed)
+    local theirs, link, lock, id = wait_behind "left"
     link:say(id)
     wait.eventually(function() return #other:queue "left" == 2 end)
     link:close()
@@ -283,9 +286,8 @@ describe("the wake socket", function()
   end)
 
   it("answers a second connection at once if it sends the same wait number", function()
-    local theirs, one, two = held "twice", greeted(), greeted()
-    local lock, id, is_armed = ask "twice"
-    assert.is_true(is_armed)
+    local theirs, one, lock, id = wait_behind "twice"
+    local two = greeted()
     one:say(id)
     quiet(one, 1)
     two:say(id)
@@ -297,10 +299,8 @@ describe("the wake socket", function()
   end)
 
   it("cancels the wait of a connection that sends the wait number of another wait", function()
-    local one, two, link = held "one", held "two", greeted()
-    local first, first_id, is_first_armed = ask "one"
-    local second, second_id, is_second_armed = ask "two"
-    assert.is_true(is_first_armed and is_second_armed)
+    local one, link, first, first_id = wait_behind "one"
+    local two, _, second, second_id = wait_behind "two"
     link:say(first_id)
     quiet(link, 1)
     link:say(second_id)
@@ -376,10 +376,8 @@ describe("the wake socket", function()
   end)
 
   it("closes its connections and ends their waits when the client is closed", function()
-    local theirs, link, idle = held "closed", greeted(), greeted()
-    local lock, id, is_armed = ask "closed"
-    local forgotten = ask "forgotten" -- no connection sends its number
-    assert.is_true(is_armed)
+    local theirs, link, lock, id = wait_behind "closed"
+    local idle, forgotten = greeted(), ask "forgotten" -- no connection sends its number
     link:say(id)
     client:close()
     wait.eventually(function() return link.ended and idle.ended end, 5, "the end")
