@@ -37,12 +37,10 @@ local function pattern_of(block, text)
   return "^" .. pattern .. "$"
 end
 
--- Starts an etcd for |chapter|. Returns it and its port; nil and a free port if the chapter starts
--- one itself.
-local function etcd_of(chapter)
-  if ("\n" .. chapter.commands):find "\netcd " then return nil, port.free() end
-  local etcd = Etcd.start { tls = false }
-  return etcd, etcd:endpoint():match "%d+$"
+-- Returns the port of an etcd for |chapter|: a free port if the chapter starts one itself.
+local function port_for(chapter)
+  if ("\n" .. chapter.commands):find "\netcd " then return port.free() end
+  return Etcd.start { tls = false }:endpoint():match "%d+$"
 end
 
 -- Carries out |step| of |chapter|, with the contents |text|, in |shell|. |printed|: the output of
@@ -66,15 +64,10 @@ local function walk(chapter)
   if chapter.files:find('"cqueues"', 1, true) and not pcall(require, "cqueues") then
     return pending "this Lua has no cqueues"
   end
-  local etcd, port = etcd_of(chapter)
-  local env, shell = matrix.no_variables(), nil
-  finally(function()
-    if shell then shell:stop() end
-    if etcd then etcd:stop() end
-  end)
+  local port, env, printed = port_for(chapter), matrix.no_variables(), nil
   env.ETCDCTL_ENDPOINTS = "127.0.0.1:" .. port
-  shell = Shell.start(temporary.directory(), env, port)
-  local printed
+  local shell = Shell.start(temporary.directory(), env, port)
+  finally(function() shell:stop() end)
   for _, step in ipairs(chapter) do
     local text = step.text:gsub(SHOWN, "127.0.0.1:" .. port)
     printed = take(chapter, shell, step, text, printed)

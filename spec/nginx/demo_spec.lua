@@ -12,9 +12,8 @@ local ENV = {
 }
 
 local function demo(directory, ...)
-  local env = { TMPDIR = directory }
-  for name, value in pairs(ENV) do env[name] = value end
-  return { "luajit", "examples/flash_sale.lua", "nginx", ... }, env
+  return { "luajit", "examples/flash_sale.lua", "nginx", ... },
+    clients.with(ENV, { TMPDIR = directory })
 end
 
 describe("the flash sale in nginx", function()
@@ -22,8 +21,7 @@ describe("the flash sale in nginx", function()
     local directory = temporary.directory()
     local argv, env = demo(directory, "101", "60", tostring(TTL))
     local out, code, err = proc.run(argv, { env = env, seconds = 120 })
-    assert.equal("", err)
-    assert.equal(0, code, out)
+    assert.same({ "", 0 }, { err, code }, out)
     sale.assert_sold(out, 101, 60, TTL)
     assert.matches("\n  /ping requests +%d+ +%d+ +%d+\n", out)
     sale.assert_nothing_left(directory)
