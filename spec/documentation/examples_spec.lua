@@ -165,16 +165,13 @@ describe("the example", function()
   it("leader tells that the leader is unknown, and the leader after the outage", function()
     local etcd, follower = suite.etcd(), start "leader"
     local lease = etcd:grant(60)
-    finally(function()
-      etcd:resume()
-      etcd:revoke(lease)
-    end)
     etcd:put("leader/" .. lease, "one:80", lease)
     follower:expect "^the leader is one:80"
     etcd:pause()
     follower:expect "^unknown for %d+ s; the last leader was one:80$"
     etcd:resume()
     follower:expect "^the leader is one:80"
+    etcd:revoke(lease)
   end)
 
   it("flash_sale oversells without the lock, and sells all items exactly once with it", function()

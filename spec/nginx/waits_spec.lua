@@ -238,8 +238,6 @@ describe("in nginx,", function()
     },
   }
 
-  after_each(function() etcd:resume() end)
-
   it("a first wait beside close is told closed and leaves nothing", function()
     local worker = nginx:workers()[1]
     local threads

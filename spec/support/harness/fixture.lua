@@ -1,7 +1,7 @@
 -- Gives every spec file its globals, and closes what the tests of the file have opened. helper.lua
 -- calls it. Only spec files see the globals.
 --
---   etcd             the etcd of the run, which the first use starts
+--   etcd             the etcd of the run, which the first use starts. The end of a test resumes it
 --   prefix           the prefix of the file's keys
 --   client, other, third   clients of etcd, which count as clients of three processes. The first
 --                    use in a test connects them
@@ -161,6 +161,7 @@ local function end_test()
   local scripted = rawget(env, "server")
   of_test = of_file
   for name in pairs(OF_TEST) do env[name] = nil end
+  suite.resume()
   if scripted then scripted:pass() end -- so that the clients can revoke their leases
   close(open)
   if scripted then suite.etcd():del_all(suite.prefix()) end

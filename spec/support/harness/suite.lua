@@ -69,6 +69,13 @@ function M.begin_file(file)
   Etcd.allow_all(prefix)
 end
 
+-- Continues the members of the run's etcd that a test has left paused.
+function M.resume()
+  for i, member in ipairs(shared and shared.members or {}) do
+    if member.paused then shared:resume(i) end
+  end
+end
+
 -- Stops the clusters, but not the run's etcd, and not those up to number |from| of Etcd.open (0).
 function M.stop_clusters(from)
   Etcd.stop_all(shared, from)
