@@ -324,7 +324,8 @@ static bool watch_own(el_entry *entry) {
 
 /* ---- release ---- */
 
-/* Takes the next step of a release: it deletes our key if the create_revision of the key is known.
+/* Takes the next step of a release, unless the lock delay is not over: it deletes our key if the
+ * create_revision of the key is known.
  * No request may be in flight, because etcd may apply a delete before an enqueue that was sent
  * earlier, and the key would stay in the queue. The delete is guarded by the create_revision, so
  * that it cannot delete a later key of ours, however late it is applied. If the session has ended,
@@ -332,12 +333,7 @@ static bool watch_own(el_entry *entry) {
  * by our lease follows a put of unknown outcome: it deletes the key if the put was applied. */
 static void release_next(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_DELETE, .guard_rev = entry->rev};
-  entry->is_in_lock_delay =
-      entry->is_in_lock_delay && el_now_ms() < entry->since_ms;
-  if (entry->is_in_lock_delay) {
-    set_timer(entry, entry->since_ms);
-    return;
-  }
+  if (entry->is_in_lock_delay) return; /* until on_timer */
   stop_timer(entry);
   if (entry->rev != 0 ||
       (entry->has_session_ended && entry->has_request_in_doubt)) {
@@ -900,6 +896,8 @@ static void on_due(el_entry *entry) {
 static void on_timer(el_timer *timer) {
   el_entry *entry = EL_CONTAINER_OF(timer, el_entry, timer);
   begin(entry);
+  /* no other timer is set during the lock delay */
+  entry->is_in_lock_delay = false;
   if (entry->sent == NULL) on_due(entry);
   end(entry);
 }
@@ -947,8 +945,8 @@ void el_entry_expire(el_entry *entry) {
     int64_t stay_ms = el_session_stay_ms(entry->session);
     el_session_check_expiry(entry->session);
     entry->is_in_lock_delay = stay_ms != 0;
-    entry->since_ms = el_now_ms() + stay_ms;
     start_release(entry);
+    if (entry->is_in_lock_delay) set_timer(entry, el_now_ms() + stay_ms);
     report(entry)->lost(entry, EL_LOSS_EXPIRED);
   }
   end(entry);

@@ -147,8 +147,7 @@ struct el_entry {
   /* WAITING for a permit: read again when this many keys have gone, or earlier */
   uint16_t n_blockers;
   uint32_t slot; /* distinguishes the client's keys in one queue */
-  /* PROVING: when an answer showed our key last; CONFIRMING: when this state began;
-   * |is_in_lock_delay|: when the lock delay ends */
+  /* PROVING: when an answer showed our key last; CONFIRMING: when this state began */
   int64_t since_ms;
   int64_t bound_rev;        /* TRYING: as in el_entry_request */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
