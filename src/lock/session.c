@@ -368,6 +368,9 @@ static void on_sight(el_session *session, const el_sight *sight,
   const el_renewal *last = last_renewal(session);
   if (proven == NULL || (proven != last && sight->sent_ms >= last->sent_ms)) {
     renew_early(session, now_ms);
+  } else if (proven != last && session->lease.reads == 0 &&
+             needs_read(&session->lease, now_ms)) {
+    read_key(session, now_ms); /* the sight was sent before the renewal */
   }
 }
 
