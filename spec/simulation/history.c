@@ -108,7 +108,10 @@ static void sabotage(trouble what) {
   key = *etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1));
   if (key.lease == 0 || key.key.len >= sizeof text) return;
   snprintf(text, sizeof text, "%.*s", (int)key.key.len, key.key.data);
-  if (strstr(text, "/write/read/") != NULL) return; /* not the hold's key */
+  if (strstr(text, "/write/read/") != NULL ||
+      strstr(text, "/write/order/") != NULL) {
+    return; /* not the hold's key */
+  }
   if (key.value.len == 5 && memcmp(key.value.data, "admin", 5) == 0) return;
   key.key.data = text;
   other = etcd_key_at(history.cluster, (size_t)world_random(0, (int64_t)n - 1))

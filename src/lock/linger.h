@@ -1,7 +1,7 @@
 /* linger: the watch and the timers of an entry whose key may linger (local_queue.h).
  *
  * Measured (bench/README.md): a client takes a lingering lock again 66,000 times per second, and a
- * lock without linger 620 times.
+ * lock without linger about 600 times.
  *
  * While the key is held or lingers, the owner of the entry must learn whether another key waits
  * behind it. A watch reports keys that are put after its creation. A contention query, a read,

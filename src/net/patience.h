@@ -2,23 +2,24 @@
  *
  * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
- * EL_ANSWER_MS. Each answer resets the doublings. There are six differences to the RFC. Each was
- * needed by rows of `make networks` or of `build/simulation/simulation scenes`:
- * - It doubles when it has passed in vain only if no other member is left to try (leave in
- *   channel.c): during an election, a request to the next member helps more than a long wait.
- *   Rows: leaders stand still.
+ * EL_ANSWER_MS. Each answer resets the doublings. There are six differences to the RFC, with the
+ * rows of `make networks` or `build/simulation/simulation scenes` that need them:
+ * - When it has passed in vain after the first answer, it doubles only if no other member is left
+ *   to try (leave in channel.c): during an election, a request to the next member helps more than a
+ *   long wait. Rows: leaders stand still.
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more. Rows: rtt 500 and more, loss.
  * - An answer is always that of the attempt that it belongs to. So each is a sample (Karn's
- *   algorithm is about answers of which this is not known).
+ *   algorithm is about answers of which this is not known). No row needs this.
  * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
  *   is, but not how slow its disk is. Rows: rtt 700 and more; disk 300 ms and more.
  * - A sample counts as at most EL_SAMPLE_MOST_ANSWERS times the limit: the process may have stood
- *   still while it waited.
+ *   still while it waited (regression 304).
  * - If there is no other member, el_health_limit_ms lengthens the limit (EL_ALONE_FACTOR). And
  *   keepalives that are late beside other answers double only the limit of keepalives
- *   (n_late in health.h): etcd may be slow with keepalives only. Row: keepalives late. */
+ *   (n_late in health.h): etcd may be slow with keepalives only. Rows: 1 member, loss or a busy
+ *   disk; keepalives are late. */
 #ifndef ETCDLOCK_NET_PATIENCE_H
 #define ETCDLOCK_NET_PATIENCE_H
 
