@@ -358,7 +358,7 @@ function Call:wait(where, lock, opts)
   return M.wait(where, lock, opts)
 end
 
--- Takes a lock by take(self, a, b, c), which calls Call:wait, and returns what that returns.
+-- Takes a lock by take(self, a, b, c), which calls Call:wait. Returns the results of `take`.
 function Call:begin(take, a, b, c)
   local held, message, code = take(self, a, b, c)
   if not held then

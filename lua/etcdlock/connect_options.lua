@@ -378,8 +378,8 @@ local function check_files(settings, names)
   return true
 end
 
--- Splits "name:password" of ETCDCTL_USER. Refuses a user without a password, a password without a
--- user, and a token together with a user.
+-- Splits "name:password" of ETCDCTL_USER, unless a password is given separately. Refuses a user
+-- without a password, a password without a user, and a token together with a user.
 local function check_user(settings, names)
   if settings.token and settings.user then
     return check.invalid(WHERE, "token", settings.token, "either a token or a user")

@@ -58,7 +58,9 @@ local function get_period(time, length)
   return math.floor((time + (length > HOUR and get_utc_offset(time) or 0)) / length)
 end
 
--- Returns the seconds from `time` (Unix seconds) to the end of its period of `length` seconds.
+-- Returns the seconds from `time` (Unix seconds) to the end of its period of `length` seconds. If
+-- the clocks are set forward or back in between, the result is wrong by that change: it only limits
+-- a wait.
 local function get_time_left(time, length)
   local offset = length > HOUR and get_utc_offset(time) or 0
   return math.max((get_period(time, length) + 1) * length - offset - time, 0) -- 0: rounding

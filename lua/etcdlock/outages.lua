@@ -85,8 +85,8 @@ function Outages:take_events(is_final)
   local events, left = take_failures(self, is_final)
   local recovery = self._recovery
   self._is_reported = self._is_reported or events[1] ~= nil
-  -- If the causes of this outage were reported a short time before it, they are reported again
-  -- later, and only then its end.
+  -- A cause that an earlier outage has reported less than RETRY_EVERY seconds ago is not due yet.
+  -- If all causes of this outage are such, its end is reported only after one of them.
   if recovery and self._is_reported then
     events[#events + 1] = {
       event = "recovered", outage = recovery.outage, count = left, ago = core.now() - recovery.at,

@@ -342,7 +342,8 @@ end
 
 --- Calls `fn`. All [calls in it that may fail](testing_your_code.md#5-one-failure) with
 -- `unavailable` do so at once, as in an outage that is shorter than the TTL: the program keeps its
--- holds, and no write is applied.
+-- holds, and no write is applied. Only a call for a lock that another process holds first waits for
+-- the lock, as without an outage.
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never

@@ -90,8 +90,9 @@ end
 
 local escape_controls = M.make_control_filter(escape_bytes)
 
---- Returns `text` as one line that is safe to show. The bytes of control characters, of characters
--- that set the direction of writing, and of invalid UTF-8 are replaced by escapes such as \x1b.
+--- Returns `text` as one line that is safe to show. The bytes of control characters, of line
+-- and paragraph separators, of characters that set the direction of writing, and of invalid UTF-8
+-- are replaced by escapes such as \x1b.
 --
 -- Names, values and messages may come from any program that can write to etcd or send requests to a
 -- web server. Without the escapes they could add lines to a log or control a terminal.

@@ -183,8 +183,9 @@ enum {
    * row, up to 8 s. */
   EL_LOGIN_REFUSED_MS = 1000,
   EL_LOGIN_REFUSED_DOUBLINGS = 3,
-  /* The pause between reads that show whether an etcd is alive that computes hashes. The reads of
-   * all clients that wait reach etcd, so they are rare. */
+  /* The pause between the reads that a client sends while it waits for an Authenticate. Their
+   * answers show that etcd is alive, and only busy with the hashes of passwords. Many clients may
+   * wait at the same time, so each sends few reads. */
   EL_LOGIN_READ_MS = 1000
 };
 
@@ -221,7 +222,7 @@ enum {
 
 enum {
   /* The longest sleep in gRPC while a timer is set. gRPC sleeps by a clock that stands still while
-   * the machine is suspended, so a timer is late by at most this time then. */
+   * the machine is suspended. So after a suspension a timer is late by at most this time. */
   EL_SLEEP_MOST_MS = 1000,
   /* If the timer of a session is late by this much, the process or the machine has stood still. A
    * shorter delay may be due to a busy machine. */

@@ -129,8 +129,9 @@ static void release_waiting(el_auth *auth, const el_error *err) {
   }
 }
 
-/* Sets |token|, which the member |from| has sent. Refuses a token that is illegal in an HTTP
- * header, because calls with that token would fail without a message that tells the cause. */
+/* Sets |token|, which the member |from| has sent. Refuses a token that is empty or
+ * illegal in an HTTP header, because calls with that token would fail without a message that tells
+ * the cause. */
 static void take_token(el_auth *auth, const char *token, const char *from,
                        el_error *err) {
   size_t illegal_at = el_header_illegal_at(token);

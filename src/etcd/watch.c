@@ -40,7 +40,7 @@ struct el_watches {
   /* the ID of the oldest create on this stream that etcd has not answered. If it is above last_id,
    * all are answered. 0: no create was sent on this stream */
   int64_t unanswered_id;
-  /* the ID of the last create that was sent when the stream was opened again; 0: it was not */
+  /* the ID of the last create that on_reopen has sent on this stream; 0: it has sent none */
   int64_t reopened_id;
   el_timer reopen; /* opens the stream again */
   int n_reopens;   /* how often |reopen| was set since a watch was created */

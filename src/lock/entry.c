@@ -165,8 +165,8 @@ static void send_enqueue(el_entry *entry) {
   send(entry, &what);
 }
 
-/* Sends a read. For a hold only the state of our own key matters. RELEASING, the entry reads a key
- * that an audit has found. */
+/* Sends a read. For a hold only the state of our own key matters. In the state RELEASING, the read
+ * is about our key that an audit has found. */
 static void send_read(el_entry *entry, bool is_serializable) {
   el_entry_request what = {.kind = EL_REQUEST_READ,
                            .is_serializable = is_serializable,
@@ -212,7 +212,8 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry *entry;
   struct el_key_watch *next;
-  /* The store's revision when the watch was created or reported its last event. 0: the watch is not
+  /* The store's revision when the watch was created or reported its last event; for a watch from
+   * the cache, at least the revision at which the entry has seen the key. 0: the watch is not
    * created yet. 1: etcd has refused the watch. */
   int64_t seen_rev;
   char key[]; /* the key, or the prefix, that is watched */

@@ -496,10 +496,10 @@ static uint32_t capacity(const el_local_queue *queue) {
   return n;
 }
 
-/* Tells whether one more entry of |queue|, in which none lingers, may be started. While the key of
- * an entry is being deleted, one entry more than the capacity may be in use: the delete and the
- * next enqueue then leave in one batch, which etcd writes to its disk once. If the delete takes
- * longer, the next key waits behind it in etcd's queue. */
+/* Tells whether one more entry of |queue| may be started. No entry of |queue| lingers. One entry
+ * whose key is being deleted does not count: the delete and the next enqueue then leave in one
+ * batch, which etcd writes to its disk once. If the delete takes longer, the next key waits behind
+ * it in etcd's queue. */
 static bool may_start(const el_local_queue *queue) {
   const el_local_entry *entry;
   uint32_t n_busy = 0, most = capacity(queue);

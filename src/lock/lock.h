@@ -1,13 +1,14 @@
 /* lock: one acquisition of a lock, and the hold that it leads to.
  *
  * A Lua thread makes an el_lock, and the I/O thread serves it (local_queue.h). Lua reads the
- * state and the hold deadline, which are atomic. All other results are written before an event of
- * the completion. An el_lock is reference-counted, because either thread may be done with it first.
+ * state, the hold deadline, the end of max_hold and what was seen of other keys at any time: they
+ * are atomic. All other results are written before an event of the completion. An el_lock is
+ * reference-counted, because either thread may be done with it first.
  *
  *   PENDING -granted-> HELD -unlock-> RELEASED
  *      |  |             |  +-- lost --> LOST + reason (the first thread that sees the loss sets it;
  *      |  |             |               it never changes again)
- *      |  +--> FAILED   +- its owner ended without unlock --> ABANDONED
+ *      |  +--> FAILED   +- nginx request ended, or handle collected --> ABANDONED
  *      +- the wait was cancelled --> RELEASED */
 #ifndef ETCDLOCK_LOCK_LOCK_H
 #define ETCDLOCK_LOCK_LOCK_H

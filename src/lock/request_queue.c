@@ -225,8 +225,8 @@ static bool may_be_slow(const el_request *request) {
   return request->may_be_slow && !request->is_attempt;
 }
 
-/* Returns how long an attempt of |request| may take: at most until its deadline, and at most
- * el_channel_attempt_ms, unless it may have a slow answer. */
+/* Returns how long |request| may take once it has left: at most until its deadline, and at most
+ * el_channel_attempt_ms, unless it may have a slow answer and has a deadline. */
 static int64_t time_for(const el_request *request, int64_t now_ms) {
   int64_t most_ms = attempt_ms(request->queue), left_ms;
   if (request->deadline_ms == 0) return most_ms;

@@ -99,8 +99,9 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
                                          const el_lease_answer *answer);
 
 /* el_request_queue_wait_limit_ms returns how long a wait without a timeout may last. INT64_MAX:
- * there is no limit, because etcd has answered. Otherwise the address may be wrong, and it returns
- * EL_CALL_MS or EL_FIRST_CONTACT_MS. @thread io */
+ * there is no limit, because etcd has answered. Until then the address may be wrong, and the limit
+ * is EL_CALL_MS if it is known why all connections fail, otherwise EL_FIRST_CONTACT_MS.
+ * @thread io */
 int64_t el_request_queue_wait_limit_ms(const el_request_queue *queue);
 
 /* el_request_queue_wrong_cluster returns the error that says that another cluster answers. NULL:

@@ -51,7 +51,8 @@ typedef struct el_waiter_events {
   /* Returns the mod_rev with which the write order of the next hold begins if the key is handed off
    * (write_order.h). -1: the key must not be handed off. */
   int64_t (*mod_rev)(const el_waiter *waiter);
-  /* The lease has ended during the wait. The waiter waits again, at the end of etcd's queue. */
+  /* The lease has ended while the waiter had a key in etcd's queue. The waiter waits again, at the
+   * end of that queue. */
   void (*requeued)(el_waiter *waiter);
   /* An answer has shown |key|. */
   void (*saw_key)(el_waiter *waiter, const el_seen_key *key);

@@ -60,10 +60,11 @@ el_completion *el_watcher_completion(el_watcher *watcher);
  * @thread lua @locks watcher->mu */
 int64_t el_watcher_changes(el_watcher *watcher, int64_t *rev, el_error *err);
 
-/* el_watcher_pass records that the caller has read the keys after |changes| changes. If there are
- * no more changes by now, this clears EL_WATCHER_CHANGED. Changes of other keys than |only| are
- * then not counted, and do not set that event, until |only| has changed. If |only| has no data, a
- * change of any key counts. @thread lua @locks watcher->mu */
+/* el_watcher_pass tells that the caller has read the keys after |changes| changes. If there are
+ * more changes by now, it does nothing. Otherwise it clears EL_WATCHER_CHANGED, unless the watcher
+ * has ended. From then on only a change of |only|, or of unknown keys, counts and sets that event;
+ * after such a change, each one counts again. |only| without data: a change of any key counts.
+ * @thread lua @locks watcher->mu */
 void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only);
 
 #endif

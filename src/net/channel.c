@@ -447,7 +447,8 @@ static bool is_connected(el_health *health) {
   return true;
 }
 
-/* Tells whether another member has connected while the client connects to the one in use. */
+/* Tells whether another member is connected, and was not tried in vain (is_vain), while the client
+ * still connects to the one in use. */
 static bool is_overtaken(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   size_t next = next_member(ch);
@@ -474,7 +475,7 @@ static bool is_unresponsive(el_health *health) {
 /* What shows that the member in use is to be left. */
 typedef enum leave_sign {
   SIGN_SILENT, /* calls and keepalives got no answer in time */
-  /* the attempt to connect takes longer than an answer, or another member has connected first */
+  /* the attempt to connect takes longer than an answer, or another member is connected */
   SIGN_LATE,
   SIGN_LATE_KEEPALIVE, /* calls are answered, but a keepalive was not */
   /* a connection has failed, or the member has refused a call, for example without a leader */
@@ -489,8 +490,8 @@ typedef enum leave_sign {
  *   members. If there are others, the first silence does not close it: a member without a leader is
  *   silent, too, until the members have elected one.
  * - If the member is silent, and no other is left to try, the time for an answer doubles. It also
- *   doubles if the member is silent and etcd has never answered. An attempt to connect that is late
- *   doubles it when the attempt ends (on_recreate). */
+ *   doubles if the member is silent and etcd has never answered. A late attempt to connect
+ *   doubles it only when the attempt has failed (on_recreate). */
 static void leave(el_channel *ch, leave_sign sign, const el_error *cause) {
   member_state *at = &ch->members[ch->current];
   bool was_vain = is_vain(at);

@@ -42,7 +42,7 @@ typedef struct el_health el_health;
 struct el_health {
   /* Tells whether there is a connection to the member. If it is new, calls el_health_connected. */
   bool (*is_connected)(el_health *health);
-  /* tells whether another member has connected while the client waits for the one in use */
+  /* tells whether another member is connected while the client connects to the one in use */
   bool (*is_overtaken)(el_health *health);
   /* called when the limit has passed; false: go on waiting for another limit */
   bool (*is_unresponsive)(el_health *health);

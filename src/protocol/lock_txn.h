@@ -115,8 +115,8 @@ void el_lock_txn_read(const el_keys *keys, const el_entry_request *what,
 
 /* el_lock_txn_holder_value returns the value of the holder's key from |answer|, the answer to
  * |what|. If several keys hold the lock, it is the value of the oldest of them. The value points
- * into |answer|. It is empty if etcd was not asked for it. It is also empty if the oldest key below
- * the name is user data, because then the holder's key was not read. @thread any */
+ * into |answer|. It is empty if etcd was not asked for it, or if the oldest key that was read does
+ * not hold the lock, for example because it is user data. @thread any */
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_request *what,
                                   const el_txn_answer *answer);

@@ -52,10 +52,11 @@ local function format_screen(view, list, prefix)
   table.insert(lines, 1, report.cut(view.format_summary(list), columns - 1))
   local rest = #lines - (rows - 1) -- the cursor stands in the last row
   if rest > 0 then
-    for _ = 1, rest + 1 do
+    rest = math.min(rest + 1, #lines) -- the last row tells the number
+    for _ = 1, rest do
       table.remove(lines)
     end
-    lines[#lines + 1] = report.cut(("%d more lines"):format(rest + 1), columns - 1)
+    lines[#lines + 1] = report.cut(("%d more lines"):format(rest), columns - 1)
   end
   return lines
 end
