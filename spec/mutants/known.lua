@@ -454,7 +454,7 @@ return {
     file = "lua/etcdlock/acquire.lua",
     from = "return nil, message, code, true, ...",
     to = "return nil, message, code",
-    spec = "spec/lock/with_lock_spec.lua",
+    spec = "spec/lock/with_lock_errors_spec.lua",
   },
   {
     name = "a client that finds another cluster leaves its lease and its keys there",
