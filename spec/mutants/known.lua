@@ -2489,6 +2489,22 @@ end]],
     spec = "spec/nginx/resty_spec.lua",
   },
   {
+    name = "testing.lose returns before the on_lost functions have run",
+    regression = 328,
+    file = "lua/etcdlock/testing/calls.lua",
+    from = [[
+  repeat
+    check_lock(lock) -- the client learns of the loss, and runs the on_lost functions
+  until not lock:_left()
+]],
+    to = [[
+  while lock:_left() do
+    check_lock(lock)
+  end
+]],
+    spec = "spec/testing/testing_spec.lua",
+  },
+  {
     regression = 327,
     gone = "a read leaves just before the keepalive to the new member in one history of 30,000",
   },

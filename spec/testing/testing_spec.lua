@@ -146,6 +146,19 @@ describe("testing.lose", function()
     end)
   end
 
+  -- Regression 328. If the client watched the key, it knew of the loss before testing.lose had it
+  -- call the on_lost functions. Then testing.lose returned before they had run.
+  it("calls the on_lost functions if the client watches the key", function()
+    for _ = 1, 5 do
+      local told
+      local lock = assert(client:lock "a")
+      lock:on_lost(function(_, why) told = why end)
+      clients.await_watched(client, lock)
+      assert.is_true(testing.lose "a")
+      assert.equal("expired", told)
+    end
+  end)
+
   it("ends holds of every mode", function()
     local locks = {
       a = assert(client:read_lock "a"), b = assert(client:multi_lock { "c", "b" }),

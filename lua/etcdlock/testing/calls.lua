@@ -80,9 +80,9 @@ function M.end_hold(lock, reason)
     end
     lock._client:_run_txn(txn)
   end
-  while lock:_left() do
-    check_lock(lock) -- the client learns of the loss
-  end
+  repeat
+    check_lock(lock) -- the client learns of the loss, and runs the on_lost functions
+  until not lock:_left()
   for other in pairs(M.find_holds()) do
     if other:key() == lock:key() then
       return
