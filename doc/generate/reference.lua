@@ -66,14 +66,17 @@ local function with_text(kind, text)
   return kind .. (GOES_ON[text:match "^%l*"] and " " or ": ") .. text
 end
 
--- Returns the results of |item| as text. A bar separates the groups.
+-- Returns the results of |item| as text. A bar separates the groups. If a group has several
+-- results, their texts are in parentheses, because a text may have commas.
 local function results(item)
   local groups = {}
   for _, group in ipairs(item.results) do
     local list = {}
     for _, result in ipairs(group) do
+      local kind = shown(result.type)
       list[#list + 1] = result.type == "any" and result.text
-        or with_text(shown(result.type), result.text)
+        or #group > 1 and result.text ~= "" and ("%s (%s)"):format(kind, result.text)
+        or with_text(kind, result.text)
     end
     groups[#groups + 1] = table.concat(list, ", ")
   end

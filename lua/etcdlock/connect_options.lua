@@ -131,7 +131,8 @@ end
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the further events and logs their number
 -- @tfield[opt=none] patterns metrics how locks are [labelled](observability.md#metrics) in
---   `client:metrics`. Without it, the page lacks the metrics with the label `lock`
+--   `client:metrics`. Without it, lost and leaked locks are counted without the label `lock`, and
+--   the other metrics with this label are missing
 M.OPTIONS = {
   endpoints = {
     check = check_endpoint_types,

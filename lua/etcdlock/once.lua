@@ -350,9 +350,10 @@ local function read_runs(client, snapshot, prefix)
 end
 
 --- Returns the last successful run of each job of `client:once` and `etcdlock run --once-per` whose
--- name begins with `prefix`, as recorded at one revision, also those of clients with a longer
--- prefix. The etcd user needs permission to read all keys that begin with the client's prefix and
--- the part of `prefix` before its first `/` or `%`; otherwise the call fails with `denied`.
+-- name begins with `prefix`, all as of one revision of etcd. Jobs of clients with a longer prefix
+-- are listed, too: a client with the prefix `a/` sees the job `c` of a client with the prefix
+-- `a/b/` as `b/c`. The etcd user needs permission to read all keys that begin with the client's
+-- prefix, followed by `prefix` up to its first `/` or `%`; otherwise the call fails with `denied`.
 -- @function client:runs
 -- @tparam[opt=""] string prefix
 -- @treturn {run,...} sorted by name
