@@ -219,10 +219,11 @@ static int64_t attempt_ms(const el_request_queue *queue) {
   return el_channel_attempt_ms(el_auth_channel(queue->shared->auth));
 }
 
-/* Tells whether |request| may have a slow answer. An attempt may not, because other requests wait
- * for its answer. */
+/* Tells whether |request|, which leaves now, may have a slow answer. An attempt may not, because
+ * other requests wait for its answer. */
 static bool may_be_slow(const el_request *request) {
-  return request->may_be_slow && !request->is_attempt;
+  return request->may_be_slow &&
+         !el_contact_is_lost(&request->queue->shared->contact);
 }
 
 /* Returns how long |request| may take once it has left: at most until its deadline, and at most
@@ -235,11 +236,9 @@ static int64_t time_for(const el_request *request, int64_t now_ms) {
   return left_ms > 0 ? left_ms : 0;
 }
 
-/* Adds |request|, which leaves now. */
-static void add_member(el_batch *batch, el_request *request) {
-  int64_t most_ms;
+/* Adds |request|, which leaves now and may take |most_ms|, the result of time_for. */
+static void add_member(el_batch *batch, el_request *request, int64_t most_ms) {
   note_leaving(request, batch->n > 0);
-  most_ms = time_for(request, batch->sent_ms);
   if (most_ms < batch->timeout_ms) batch->timeout_ms = most_ms;
   TAILQ_INSERT_TAIL(&batch->members, request, link);
   batch->n++;
@@ -375,7 +374,7 @@ static void fill(el_batch *batch) {
   el_batcher *batcher = batch->batcher;
   const el_request *first = TAILQ_FIRST(&batch->members);
   size_t cost, bytes;
-  int64_t first_ms = batch->timeout_ms;
+  int64_t first_ms = batch->timeout_ms, most_ms;
   el_request *next;
   if (TAILQ_EMPTY(&batcher->waiting) ||
       batch->sent_ms < batcher->unbatched_until || !can_be_batched(first)) {
@@ -384,14 +383,14 @@ static void fill(el_batch *batch) {
   cost = el_batch_cost(&first->packed);
   bytes = first->packed.len;
   while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
-         can_be_batched(next) &&
-         is_same_time(first_ms, time_for(next, batch->sent_ms)) &&
-         !follows_enqueue(batch, next)) {
+         can_be_batched(next) && !follows_enqueue(batch, next)) {
+    most_ms = time_for(next, batch->sent_ms);
+    if (!is_same_time(first_ms, most_ms)) return;
     cost += el_batch_cost(&next->packed);
     bytes += next->packed.len;
     if (cost > EL_BATCH_OPS_MAX || bytes > BATCH_BYTES_MAX) return;
     batcher_remove(batcher, next);
-    add_member(batch, next);
+    add_member(batch, next, most_ms);
   }
 }
 
@@ -399,7 +398,7 @@ static void batcher_send(el_batcher *batcher, bool only_one, int64_t now_ms) {
   el_request *first = TAILQ_FIRST(&batcher->waiting);
   el_batch *batch = new_batch(batcher, now_ms);
   batcher_remove(batcher, first);
-  add_member(batch, first);
+  add_member(batch, first, time_for(first, now_ms));
   if (!only_one) {
     fill(batch);
   }
@@ -413,7 +412,7 @@ static void batcher_send(el_batcher *batcher, bool only_one, int64_t now_ms) {
 static void batcher_send_alone(el_batcher *batcher, el_request *request,
                                int64_t now_ms) {
   el_batch *batch = new_batch(batcher, now_ms);
-  add_member(batch, request);
+  add_member(batch, request, time_for(request, now_ms));
   send_one(batch);
 }
 
