@@ -238,20 +238,18 @@ static void take_turn(el_guarded *guarded) {
   }
 }
 
-static el_write_action judge_ordered(const el_guarded *guarded,
-                                     const el_write_answer *answer) {
-  return el_write_order_take_answer(&writes_of(guarded)->order, answer,
-                                    el_lock_is_holding(guarded->lk),
-                                    guarded->is_proclaim);
-}
-
 static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
+  el_writes *writes = writes_of(guarded);
   el_guard writer = {.keys = NULL};
   el_write_answer read;
   if (guarded->lk != NULL) writer = el_lock_writer(guarded->lk);
   read = el_lock_txn_read_guarded(&writer, answer);
   guarded->is_detached = read.is_detached;
-  if (writes_of(guarded) != NULL) return judge_ordered(guarded, &read);
+  if (writes != NULL) {
+    return el_write_order_take_answer(&writes->order, &read,
+                                      el_lock_is_holding(guarded->lk),
+                                      guarded->is_proclaim);
+  }
   if (el_write_may_retry(&read.outcome, guarded->writes)) {
     return EL_WRITE_RETRY_LATER;
   }
@@ -262,8 +260,8 @@ static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
 static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   el_write_action action = judge(guarded, answer);
   if (action == EL_WRITE_RETRY_LATER && !rest(guarded, answer)) {
-    action = writes_of(guarded) != NULL ? EL_WRITE_REPORT_UNSENT
-                                        : EL_WRITE_REPORT_FAILED;
+    /* a write that may be sent again is certainly not applied */
+    action = guarded->writes ? EL_WRITE_REPORT_UNSENT : EL_WRITE_REPORT_FAILED;
   }
   switch (action) {
     case EL_WRITE_RETRY_LATER:
@@ -340,8 +338,8 @@ static bool withdraw(el_guarded *guarded) {
 /* Fails a transaction at its deadline. If its request has left, gRPC usually ends the call by
  * itself, so this function waits for EL_GRACE_MS more. */
 static void on_deadline(el_guarded *guarded) {
-  static const el_write_answer unanswered = {.succeeded = false};
   int64_t last_ms = guarded->deadline_ms + EL_GRACE_MS;
+  el_writes *writes = writes_of(guarded);
   el_error err;
   if (withdraw(guarded)) return;
   if (el_now_ms() < last_ms) {
@@ -350,9 +348,7 @@ static void on_deadline(el_guarded *guarded) {
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_request_queue_address(guarded->task.shared->requests));
-  err.is_definite =
-      writes_of(guarded) != NULL &&
-      judge_ordered(guarded, &unanswered) == EL_WRITE_REPORT_UNSENT;
+  err.is_definite = writes != NULL && el_write_order_give_up(&writes->order);
   fail(guarded, &err);
 }
 

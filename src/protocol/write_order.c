@@ -74,4 +74,10 @@ el_write_action el_write_order_take_answer(el_write_order *order,
   return EL_WRITE_REPORT_DONE;
 }
 
+bool el_write_order_give_up(el_write_order *order) {
+  assert(order->state != EL_WRITE_IDLE);
+  if (order->state == EL_WRITE_WRITING) order->is_in_doubt = true;
+  return order->state == EL_WRITE_TOUCHING;
+}
+
 void el_write_order_end(el_write_order *order) { order->state = EL_WRITE_IDLE; }

@@ -36,8 +36,7 @@ typedef enum el_write_state {
   EL_WRITE_WRITING /* a write is in progress */
 } el_write_state;
 
-/* el_write_answer is how the request in flight has ended. All zero: the caller no longer waits for
- * its answer. */
+/* el_write_answer is how the request in flight has ended. */
 typedef struct el_write_answer {
   el_outcome outcome; /* the fields below are set only if outcome.is_done */
   bool succeeded;     /* all guards were true */
@@ -95,6 +94,11 @@ el_write_action el_write_order_send(el_write_order *order, bool is_held);
 el_write_action el_write_order_take_answer(el_write_order *order,
                                            const el_write_answer *answer,
                                            bool is_held, bool puts_order_key);
+
+/* el_write_order_give_up notes that the caller no longer waits for the answer to the request in
+ * flight. Returns true if the write itself was not sent, so that it is never applied. The caller
+ * calls el_write_order_end next. @thread any */
+bool el_write_order_give_up(el_write_order *order);
 
 /* el_write_order_end ends the write in progress, after a REPORT action or because it is given up.
  * @thread any */
