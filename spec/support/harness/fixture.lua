@@ -78,16 +78,16 @@ OF_TEST = {
 
 local CONNECT = [[
   function connect(more)
-    local opts = { endpoints = %q, prefix = %q, ttl = 5 }
+    local opts = { %s }
     for name, value in pairs(more or {}) do opts[name] = value end
     return etcdlock.connect(opts)
   end
 ]]
 
 local function start_nginx(opts)
-  local endpoint, prefix = suite.endpoint(), suite.prefix()
-  if opts.client == nil then opts.client = { endpoints = endpoint, prefix = prefix, ttl = 5 } end
-  opts.init = CONNECT:format(endpoint, prefix) .. (opts.init or "")
+  local options = { endpoints = suite.endpoint(), prefix = suite.prefix(), ttl = 5 }
+  if opts.client == nil then opts.client = options end
+  opts.init = CONNECT:format(Nginx.lua_fields(options)) .. (opts.init or "")
   return Nginx.start(opts)
 end
 

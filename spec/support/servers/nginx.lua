@@ -106,17 +106,23 @@ local function locations_of(list)
   return table.concat(parts, "\n")
 end
 
+-- Returns the Lua source of the fields of the table |options|.
+function Nginx.lua_fields(options)
+  local fields = {}
+  for name, value in pairs(options) do
+    local form = type(value) == "string" and "%s = %q" or "%s = %s"
+    fields[#fields + 1] = form:format(name, tostring(value))
+  end
+  return table.concat(fields, ", ")
+end
+
 -- Returns Lua source that connects `client` with |options|; "" if |options| is nil. If |options|
 -- has no timeout, calls of `client` wait without limit, because the default in nginx, 5 s, may be
 -- too short on a busy machine.
 local function connecting(options)
   if not options then return "" end
-  local fields = { options.timeout == nil and "timeout = math.huge" or nil }
-  for name, value in pairs(options) do
-    local form = type(value) == "string" and "%s = %q" or "%s = %s"
-    fields[#fields + 1] = form:format(name, tostring(value))
-  end
-  return ("client = assert(etcdlock.connect { %s })\n"):format(table.concat(fields, ", "))
+  local timeout = options.timeout == nil and "timeout = math.huge, " or ""
+  return ("client = assert(etcdlock.connect { %s })\n"):format(timeout .. Nginx.lua_fields(options))
 end
 
 local function configure(self, opts)
