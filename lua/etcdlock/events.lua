@@ -154,7 +154,7 @@ function Events.new(core_client, options, metrics)
     is_on = is_on,
     --- True if calls that take a lock or wait deliver events: always in nginx, because losses go to
     -- its error log. Constant.
-    is_heard = is_on or runtime.advises,
+    is_heard = is_on or runtime.has_error_log,
     _core = core_client,
     _log = options.log,
     _rate = options.log_rate,
@@ -306,8 +306,10 @@ local function deliver_lock_event(self, event)
     report_leak_without_log(self, event)
   elseif event.event == "lost" then
     -- An end by max_hold is no error, because the program has chosen max_hold.
-    local write = event.reason == "max_hold" and runtime.advise or runtime.log
-    write(tostring(new_event(event)))
+    local is_warning = event.reason == "max_hold"
+    if not is_warning or runtime.has_error_log then
+      runtime.log(tostring(new_event(event)), is_warning)
+    end
   end
 end
 
@@ -402,18 +404,15 @@ end
 
 -- ---- events that calls of the library report ----
 
--- Passes `event` to the log function; without one, its text to `write`, a function of runtime.lua.
-local function log_or_write(self, event, write)
+--- Reports that this process has `count` live clients. Without a log function, reports it in nginx
+-- only.
+function Events:report_many_clients(count)
+  local event = { event = "many_clients", count = count }
   if self._log then
     call_log(self, event)
-  else
-    write(tostring(new_event(event)))
+  elseif runtime.has_error_log then
+    runtime.log(tostring(new_event(event)), true)
   end
-end
-
---- Reports that this process has `count` live clients.
-function Events:report_many_clients(count)
-  log_or_write(self, { event = "many_clients", count = count }, runtime.advise)
 end
 
 -- Largest number of semaphores that are remembered, so that each is reported once.
@@ -431,10 +430,15 @@ function Events:report_other_permits(lock, other)
     self._differing, self._n_differing = {}, 0
   end
   self._differing[name], self._n_differing = true, self._n_differing + 1
-  log_or_write(self, {
+  local event = {
     event = "permits_differ", name = name, mode = lock._mode, permits = lock._permits,
     other = other,
-  }, runtime.warn)
+  }
+  if self._log then
+    call_log(self, event)
+  else
+    runtime.log(tostring(new_event(event)), true)
+  end
 end
 
 --- Reports that the core waits for `lock` from now on.
@@ -521,8 +525,8 @@ function Events:report_raised(lock, traceback, err)
   }
   if may_log(self, "raised") then
     call_log(self, event)
-  elseif not self._log and type(err) == "string" then
-    runtime.advise(tostring(new_event(event)), true)
+  elseif not self._log and runtime.has_error_log and type(err) == "string" then
+    runtime.log(tostring(new_event(event)))
   end
 end
 

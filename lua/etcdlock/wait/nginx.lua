@@ -20,7 +20,7 @@ local collector = require "etcdlock.wait.collector"
 
 local M = {
   hides_environment = true,
-  advises = true,
+  has_error_log = true,
   --- See runtime.lua. The default of lua-resty-lock. Without a limit a request could wait, and keep
   -- the locks that it holds, until its HTTP client goes away.
   DEFAULT_TIMEOUT = 5,
@@ -76,20 +76,9 @@ function M.too_early()
   end
 end
 
---- See runtime.lua. The level is that of an error of the program, because by default nginx's error
--- log omits warnings.
-function M.log(message)
-  ngx.log(ngx.ERR, message)
-end
-
---- See runtime.lua.
-function M.warn(message)
-  ngx.log(ngx.WARN, message)
-end
-
---- See runtime.lua.
-function M.advise(message, is_error)
-  ngx.log(is_error and ngx.ERR or ngx.WARN, message)
+--- See runtime.lua. By default, nginx's error log omits warnings.
+function M.log(message, is_warning)
+  ngx.log(is_warning and ngx.WARN or ngx.ERR, message)
 end
 
 --- See runtime.lua.

@@ -23,8 +23,9 @@ local M = {
   loop = loop.current,
   --- True if os.getenv does not see all environment variables, as in nginx.
   hides_environment = false,
-  --- True if `advise` writes messages.
-  advises = false,
+  --- True if `log` writes to a log of nginx, not to the standard error of the program. A message
+  -- about the program's own code, or about an end that the program has chosen, belongs only there.
+  has_error_log = false,
 }
 
 --- Returns message, code if the program cannot make a client yet. Otherwise returns nil.
@@ -81,19 +82,11 @@ function M.close(core_client, seconds)
   core_client:close(seconds)
 end
 
---- Writes the message of an event of a client without the option `log`.
+--- Writes the message of an event of a client without the option `log`. The second argument, used
+-- in nginx only, is true if the message is a warning and not about an error.
 function M.log(message)
   io.stderr:write(message, "\n")
 end
-
---- Like `log`, for an event that a deployment may cause without an error. In nginx the level is
--- lower.
-M.warn = M.log
-
---- Writes a message about the program's own code for a client without the option `log`. `is_error`
--- is true if the message is about an error. Writes in nginx only: elsewhere, standard error belongs
--- to the program.
-function M.advise() end
 
 --- Returns true if the running code may call the on_lost functions of this lock.
 function M.is_told()
