@@ -349,7 +349,7 @@ end
 
 -- ---- the words ----
 
--- Options of etcdctl that etcdlock refuses -> the reason and the remedy.
+-- Options of etcdctl that etcdlock refuses, the first one unless it is false -> reason and remedy.
 local SKIP_TLS_VERIFY = "--insecure-skip-tls-verify"
 local REFUSED = {
   [SKIP_TLS_VERIFY] = "TLS verification cannot be disabled; give etcd's CA with --cacert",

@@ -6,7 +6,7 @@ local report = require "etcdlock.command.report"
 
 local M = {}
 
--- Options of the command that connect takes unchanged.
+-- Options of the command that connect takes, unchanged except a `user` with a password.
 local CONNECT_OPTIONS = {
   "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "prefix", "ttl",
   "lock_delay",
