@@ -37,7 +37,7 @@ end
 
 local run
 
--- Starts the newest timer.
+-- Starts a timer, which is then the newest one.
 local function run_in(seconds, cycles)
   newest = newest + 1
   expires = ngx.timer.at(seconds, run, newest, cycles) and ngx.now() + seconds or math.huge

@@ -119,9 +119,9 @@ local function yield(wait, loop)
     if message then
       local code = a
       a, b, c, d = wait:poll(0)
-      -- The wait is impossible, but its event may have occurred. Exception: a granted lock. (Only
-      -- the wait for a lock has give_up.) The lock is not bound to its request, and would stay held
-      -- after the end of the request, so the call must fail.
+      -- The wait is impossible, but its event may have occurred; then its results are returned.
+      -- Exception: a granted lock (only the wait for a lock has give_up). It is not bound to its
+      -- request, and would stay held after the end of the request, so the call must fail.
       if a == nil or a and wait.give_up then
         return false, message, code
       end

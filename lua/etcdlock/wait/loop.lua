@@ -123,7 +123,7 @@ local function suspend(waiter, fd)
   end
 end
 
---- Adds the function `wait` to `loop`, and returns `loop`. It is a table with these functions:
+--- Adds the function `wait` to `loop`, and returns `loop`. `loop` is a table with these functions:
 --   is_here(chosen)     returns true if the running coroutine can wait by yielding to this loop.
 --                       `chosen` is connect's option `loop`, or nil
 --   which()             returns an object that identifies the loop, for a module that can run

@@ -8,7 +8,7 @@
 -- If nginx ends a light thread (the request was aborted, the worker exits), it closes the cosocket,
 -- but runs no Lua code. So the locks of a request are bound to a connection: when the wake server
 -- finds a connection closed, it releases the locks that are bound to it. Therefore a light thread
--- yields only in `receive`, after the server knows the number, the connection and the lock.
+-- yields only in `receive`, after the lock was bound to the number, and the number was sent.
 --
 -- A connection is in one of these states:
 --   idle     in nginx's connection pool: all bytes that the server has sent were read
@@ -236,7 +236,7 @@ end
 
 -- A connection to the wake server has these fields:
 --   number         its wake number
---   pool           the options of its connect. It alone is in this pool of nginx while it is idle
+--   pool           the options of its connect: they name a pool of nginx for this connection alone
 --   socket         its cosocket
 --   is_new         true: the wake server has not greeted it yet
 --   is_sent        true: the number was sent, or a byte was requested, and the byte that answers
@@ -266,7 +266,7 @@ local function connect(wakeups, number, next_fd)
   local ok, err = socket:connect(wakeups.address, pool)
   if not ok then
     -- Either no descriptor is free or nginx has no worker connection left. In the second case nginx
-    -- reports an unrelated older error, so the message proves the first case only. It is needed
+    -- reports an unrelated older error, so the message can show the first case only. It is needed
     -- besides next_fd, because another thread may have taken the last descriptor meanwhile.
     local is_full = next_fd < 0 or err:find("too many open files", 1, true)
     return nil, is_full and NOT_ACCEPTED or NOT_MADE, "nomem"

@@ -41,8 +41,8 @@ function M.bind() end
 --- Records that the lock of a binding is held. The binding is not nil.
 function M.share() end
 
---- Returns true if the running request still waits for the lock of this binding. The call
--- has neither succeeded nor failed yet.
+--- Returns true if the running request still waits for the lock of this binding. Called only while
+-- the lock is neither granted nor refused.
 function M.is_waiting()
   return true
 end

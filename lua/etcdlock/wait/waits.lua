@@ -19,8 +19,8 @@
 --   waiter   the Waiter of the coroutine (loop.lua) while it waits; else nil
 --
 -- A wake number identifies one wait in an event loop. When the event of the wait occurs, or its
--- time is over, a thread of the core pushes the number into the client's wake queue. Then the event
--- loop finds the descriptor of the queue readable, and `deliver` wakes the waiter of each number.
+-- time is over, the core pushes the number into the client's wake queue. Then the event loop finds
+-- the descriptor of the queue readable, and `deliver` wakes the waiter of each number.
 -- In nginx the core's wake server takes the place of the queue: see nginx.lua.
 local runtime = require "etcdlock.wait.runtime"
 
