@@ -1,13 +1,13 @@
 --- The calls and results of lua-resty-lock, for a lock of the whole cluster. In a program that uses
 -- resty.lock, change the name in `require`. The environment names the etcd (see etcdlock.connect),
--- or the program does in the same place:
+-- or the program names it where it calls `require`:
 --
 --   local resty_lock = require("resty.etcdlock").connect { endpoints = "10.0.0.1:2379" }
 --
 -- The differences: waiters get the lock in the order in which they queued, and are woken instead of
--- polling. The options step, ratio and max_step are accepted and ignored. If a lock has expired,
--- unlock does not release it for its next holder. If a request ends without unlock, its lock ends
--- with it, if it was taken where code can wait.
+-- polling. The options step, ratio and max_step are accepted and ignored. An unlock after the lock
+-- has expired does not release the lock of the next holder. If a request ends without unlock, its
+-- lock ends with it, if the lock was taken where code can wait.
 -- @module resty.etcdlock
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
@@ -93,7 +93,7 @@ end
 
 -- Returns the name of a lock in etcd. A key that is too long, or not allowed in a name, is replaced
 -- by its digest. Two keys with the same digest only wait for each other. Returns nil, message for
--- an empty key, and outside of nginx, where there is no digest, for such a key.
+-- an empty key, and for a key that needs a digest outside of nginx, where there is none.
 local function make_name(self, key)
   key = to_string(key)
   local name = self.name .. "/" .. key

@@ -306,7 +306,7 @@ local function request(...)
   end
 end
 
--- Makes the methods of `class` that `methods` lists calls of the kind.
+-- Replaces the methods of `class` whose names are in `methods`: they become calls of the kind.
 local function intercept(class, noun, kind, methods)
   for name in methods:gmatch "%S+" do
     local method = class[name]
