@@ -44,7 +44,7 @@ else
   assert(client:with_multi_lock(ACCOUNTS, function(lock)
     for _, account in ipairs(ACCOUNTS) do assert(lock:put(account, "100")) end
   end))
-  for i = 1, 3 do start(ACCOUNTS[i], ACCOUNTS[i % 3 + 1], 10 * i) end -- run this file
+  for i = 1, 3 do start(ACCOUNTS[i], ACCOUNTS[i % 3 + 1], 10 * i) end -- each runs this file
   uv.run() -- until all three have ended
   for _, account in ipairs(ACCOUNTS) do
     assert(client:with_lock(account, function(lock)

@@ -35,5 +35,5 @@ assert(api:listen(128, function()
   end)
 end))
 api:unref()
-for worker = 1, 6 do start(worker, api:getsockname().port) end -- run this file
+for worker = 1, 6 do start(worker, api:getsockname().port) end -- processes that run this file
 uv.run() -- until all six have ended
