@@ -146,9 +146,9 @@ local function find_holder(lock)
   return text and label.read_holder(text, core.now() - lock._holder_read_at)
 end
 
--- Reports to the log that a key of the semaphore has another number of permits than `lock`, a
--- permit. Returns the text of that for the message of a failure; an empty text if the client has
--- seen no such key since the last call.
+-- If the client has seen a key of the semaphore with another number of permits than `lock`, a
+-- permit, since the last call: reports that to the log, and returns the text of that for the
+-- message of a failure. Otherwise returns an empty text.
 local function note_other_permits(lock)
   local text, ago, permits = lock._core:take_other_permits()
   if not text then
@@ -253,8 +253,8 @@ function M.wait(where, lock, opts)
   local held = lock._client._held_locks:find_reentrant(lock)
   if held then
     if not lock._call then
-      -- Nothing follows but the return. So if a debug hook raises an error in this call, and not
-      -- just before the return, the count is as it was.
+      -- The last step before the return. So if a debug hook raises an error earlier in this call,
+      -- the count is as it was.
       held._count = held._count + 1
     end
     return held
@@ -418,8 +418,8 @@ end
 -- object. The results are one of these lists:
 --   true, results of `fn`                      the lock was held until `fn` ended
 --   nil, message, code                         the lock was not taken; `fn` has not run
---   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost or cannot be
---                                              released
+--   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost, was unlocked
+--                                              by `fn`, or cannot be released
 function M.run(fn, take, a, b, c)
   local call = setmetatable({ lock = false, _call = nil, left = false, was_held = false }, Call)
   return call:finish(coroutines.call_with_cleanup(call, fn, take, a, b, c))

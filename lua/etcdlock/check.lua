@@ -82,8 +82,8 @@ function M.raise(text)
   error(text, level)
 end
 
---- Returns nil, message, "invalid". The message shows the not allowed `value` of `field`, and the
--- text `wanted`, which describes the allowed values.
+--- Returns nil, message, "invalid". The message shows `value`, which `field` does not allow, and
+-- `wanted`, a text that describes the allowed values.
 function M.invalid(where, field, value, wanted)
   return nil, escape(format_message(where, field, value, wanted)), "invalid"
 end

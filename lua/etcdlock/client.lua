@@ -20,8 +20,9 @@ local queue = require "etcdlock.queue"
 local quote_keys = require("etcdlock.text").quote_keys
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
--- This module loads all modules that a client uses, and Client.new those of the event loops. A
--- later `require` could raise an error, because no descriptor is free or package.path has changed.
+-- This module loads all modules that a client uses, and Client.new those for the event loops that
+-- the program has loaded. A later `require` could raise an error, because no descriptor is free or
+-- package.path has changed.
 
 local Client = {}
 Client.__index = Client
@@ -134,7 +135,7 @@ end
 -- in etcd, except for a [handoff](#handoff). If the client's lease ends during the wait, because
 -- etcd was unreachable or this process stood still for longer than the TTL, the call waits again,
 -- at the end of the queue. If the owner holds the lock already, the call returns the same lock
--- object with `count` + 1, and sends no request; the owner has to unlock as often.
+-- object with `count` + 1, and sends no request; the owner unlocks once for each `lock`.
 -- @function client:lock
 -- @tparam string name 1 to 512 bytes with the prefix, without NUL. Names that end in `/read`,
 --   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to
@@ -392,7 +393,7 @@ local METRICS_OPTIONS = { labels = { type = "table" } }
 -- Sends no request.
 -- @tparam[opt] metrics_options opts
 -- @treturn string
--- @fail forked
+-- @fail forked, closed: `closed` as for `client:stats`
 -- @raise for a label that Prometheus does not allow, and for `lock`, `le`, `code` and `kind`
 function Client:metrics(opts)
   opts = check.options("client:metrics", opts, METRICS_OPTIONS, {})
@@ -533,7 +534,7 @@ end
 check.methods(Client, "client")
 
 -- Creates the client that uses the core's client `core_client`; init.lua calls this. `settings` is
--- the result of connect_options.read, `version` that of etcdlock.
+-- the result of connect_options.read, `version` the version of etcdlock.
 function Client.new(core_client, settings, version)
   loops.load()
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)

@@ -231,7 +231,8 @@ local VARIABLES = {
 local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
 
 -- Variables that etcdctl obeys and this client does not support, each with the reason. connect
--- refuses them, because a client that ignored them would not connect as the user expects.
+-- refuses them, the first one unless it is false, because a client that ignored them would not
+-- connect as the user expects.
 local SKIP_TLS_VERIFY = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
 local UNSUPPORTED = {
   [SKIP_TLS_VERIFY] = "TLS verification cannot be disabled",

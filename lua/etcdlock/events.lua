@@ -253,7 +253,7 @@ local function report_leak_without_log(self, event)
   end
 end
 
--- Returns the list of a lock's full names, which `subject` contains, joined by NUL.
+-- Returns the list of a lock's full names; `subject` is these names, joined by NUL.
 local function names_in(subject)
   local list = {}
   for name in (subject .. "\0"):gmatch "(.-)%z" do
@@ -262,7 +262,8 @@ local function names_in(subject)
   return list
 end
 
--- Returns the fields that `record`, a record of the core about a lock, shares with its event.
+-- Returns an event for `record`, a record of the core about a lock, with the fields that all events
+-- of locks have.
 local function event_of(record)
   return {
     event = record.event, ago = record.ago, name = names.join(names_in(record.subject)),
@@ -335,8 +336,8 @@ local function report_outages(self, is_final)
   end
 end
 
--- Asks the core how many events it could not record because its buffer was full, and counts them:
--- as suppressed, and in the metrics.
+-- Asks the core how many events it could not record because its buffer was full, and counts them as
+-- suppressed; lost and leaked locks also in the metrics.
 local function count_dropped(self)
   for kind, count in pairs(self.is_on and self._core:dropped_events() or {}) do
     if count > 0 and self._log then
@@ -415,12 +416,12 @@ function Events:report_many_clients(count)
   end
 end
 
--- Largest number of semaphores that are remembered, so that each is reported once.
+-- Largest number of semaphores that are remembered, so that they are not reported again.
 local DIFFERING_MAX = 1000
 
 --- Reports that two clients use a semaphore with different numbers of permits: `lock`, a permit of
 -- this client, and `other`, a holder (label.lua) with the field `permits`. Reports each semaphore
--- once.
+-- once, unless more than DIFFERING_MAX differ.
 function Events:report_other_permits(lock, other)
   local name = lock._full_name
   if self._differing[name] or self._log and not may_log(self, "permits_differ") then

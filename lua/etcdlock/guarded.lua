@@ -35,8 +35,8 @@ local function send(self, method, keys, add_operations)
   return nil, string.format("%s was lost: its key is gone", names.describe_lock(self)), "lost"
 end
 
--- Sends operations. In the same transaction etcd checks that the create_revision of the lock's key
--- is the lock's token.
+-- Sends operations. In the same transaction etcd checks that all keys of the lock exist, with its
+-- token and its lease.
 local function send_guarded(self, method, keys, add_operations)
   return send(self, method, keys, function(txn)
     txn:guard_lock(self._core)

@@ -55,9 +55,9 @@ function HeldLocks.new(endpoints)
   return self
 end
 
--- Returns true if both clients use the same etcd cluster. If they have a member in common, they do,
--- because a member belongs to one cluster only. The cluster IDs are not compared, because different
--- clusters that were set up alike have the same ID.
+-- Returns true if both clients certainly use the same etcd cluster: they have an address of a
+-- member in common, and a member belongs to one cluster only. The cluster IDs are not compared,
+-- because different clusters that were set up alike have the same ID.
 local function is_same_etcd(self, other)
   if self == other then
     return true
@@ -78,8 +78,8 @@ function HeldLocks.identify_owner(given_owner)
   return coroutines.running() or MAIN
 end
 
--- Returns false if this client certainly holds no lock of the names of the wanted lock. This spares
--- most calls the functions below.
+-- Returns false if this client certainly holds no lock of the names of the wanted lock; permits do
+-- not count. This spares most calls the functions below.
 local function may_hold(self, wanted)
   local locks, sharers, full_names = self._locks, self._sharers, wanted._full_names
   if not full_names then
@@ -192,8 +192,8 @@ local function release_cut_off(self, group)
 end
 
 --- Returns the lock that the owner of the wanted lock holds already; the call then gets the same
--- hold again. Returns nil if there is none. Always returns nil for a permit, because each call
--- takes a new one.
+-- hold again. Returns nil if there is none. For a leadership, only one with the same value counts.
+-- Always returns nil for a permit, because each call takes a new one.
 function HeldLocks:find_reentrant(wanted)
   if wanted._mode == "permit" then
     release_cut_off(self, get_group("permit", wanted._full_name))
@@ -240,8 +240,8 @@ local function remove_name(self, lock, full_name)
   end
 end
 
---- Moves a write lock to the read locks. May be repeated. The lock is in one of the tables at any
--- time, so that its owner never waits for it.
+--- Moves a write lock to the read locks. May be repeated. The lock is in at least one of the tables
+-- at any time, so that its owner never waits for it.
 function HeldLocks:downgrade(lock)
   add_to_group(self, lock, get_group("read", lock._full_name))
   remove_name(self, lock, lock._full_name)
@@ -301,8 +301,8 @@ end
 -- Returns true if the wanted lock, a read lock, must not wait behind a writer. The core then grants
 -- it at once (if the lock is free, or by sharing the key of a reader of this client) or fails it.
 -- The result is true if a client of this Lua state has a read hold of the name, and no code can
--- unlock that hold during the wait. Otherwise the call could wait for ever: for a queued writer,
--- which itself waits for that read hold.
+-- unlock that hold during the wait. Behind a queued writer, which itself waits for that read hold,
+-- the call would wait for ever.
 local function must_share(self, wanted, loop)
   for other in pairs(all) do
     if is_same_etcd(self, other)
@@ -376,8 +376,8 @@ function HeldLocks:begin_wait(wanted)
     return
   end
   -- By name, because an owner may wait for thousands of locks. The tables are weak, because a
-  -- coroutine that the program drops during its wait never calls end_wait. So each lock keeps the
-  -- set in which it is.
+  -- coroutine that the program drops during its wait never calls end_wait. Each lock references the
+  -- set that it is in, so that Lua does not collect the set earlier.
   local key, by_name = get_wait_key(wanted), self._waits[wanted._owner]
   by_name = by_name or setmetatable({}, { __mode = "v" })
   local waits = by_name[key] or setmetatable({}, { __mode = "k" })

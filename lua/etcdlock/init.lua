@@ -21,7 +21,7 @@ local M = { _VERSION = "0.2.1" }
 -- clients probably creates one for each request or job.
 local MANY_CLIENTS = 8
 
--- Set of the clients of this process, with weak keys. nil after `many_clients` was reported,
+-- Set of the clients of this Lua state, with weak keys. nil after `many_clients` was reported,
 -- because the event is reported only once.
 local clients = setmetatable({}, { __mode = "k" })
 
@@ -33,8 +33,7 @@ local function count_live_clients()
   return count
 end
 
--- Adds the new `client` to `clients`. If MANY_CLIENTS clients are live now, reports that, once per
--- process.
+-- Adds the new `client` to `clients`. If MANY_CLIENTS clients are live now, reports that, once.
 local function check_many_clients(client)
   if not clients then
     return

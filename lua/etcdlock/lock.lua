@@ -183,15 +183,15 @@ end
 -- A debug hook may raise an error in each instruction (Ctrl-C, a limit of instructions). So one
 -- assignment changes the count, and all other steps can be repeated.
 
--- Ends the hold, and has the core release the key. Returns whether the lock was held. If this
--- function is called again, the result of its first call is the right one.
+-- Ends the hold, and has the core release the key. Returns whether the lock was held: after a
+-- complete call, a repeated one returns false.
 local function release(self)
   local client = self._client
   if self._loss_number then
     client._loss_listeners:disarm(self)
   end
   local was_held = self._core:release()
-  client._held_locks:remove(self) -- not earlier: the owner of a hold must get it again
+  client._held_locks:remove(self) -- not earlier: during the hold, calls of its owner must find it
   if self._listeners then
     client._loss_listeners:remove(self)
   end
@@ -417,6 +417,7 @@ check.methods(Lock, "lock")
 --   _sharers         set of the read locks, or permits, that are held side by side with this lock,
 --                    see HeldLocks:add; nil if this lock excludes all others
 --   _downgrade       after lock:downgrade: "unconfirmed", or "confirmed" by etcd
+--   _waits           see HeldLocks:begin_wait
 --   _listeners       list of the `on_lost` functions that were not called yet
 --   _loss_number     wake number that the core pushes when the hold ends; nil: none is armed
 --   _unread          see note_read in guarded.lua

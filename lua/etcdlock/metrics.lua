@@ -154,7 +154,7 @@ local function series_of(self, full_name, mode)
   return find_series(self, label and self._prefix .. label or OTHER)
 end
 
--- Returns the figures of `lock`, for which a call waits no longer.
+-- Records that no call waits for `lock` any more, and returns the figures for the lock.
 local function end_wait(self, lock)
   self._started[lock] = nil
   return series_of(self, names.first_of(lock), lock._mode)
@@ -413,8 +413,8 @@ local function add_lock_families(self, families)
   end
 end
 
--- Adds the counters of ENDS: without `self`, which is nil without the option `metrics`, one sample
--- of `stats`.
+-- Adds the counters of ENDS. Without the option `metrics`, `self` is nil, and each counter has one
+-- sample, from `stats`.
 local function add_end_families(self, families, stats)
   for _, row in ipairs(ENDS) do
     families[#families + 1] = {

@@ -29,9 +29,9 @@ local Observer = {}
 Observer.__index = Observer
 Observer.__name = "etcdlock.observer"
 
--- The leader is read again although no change was reported: after this part of the client's TTL, as
--- the lease is renewed, so that the answer confirms the leader; and at most after so many seconds,
--- because etcd 3.4 can lose a DELETE event at a compaction.
+-- If no change is reported, the leader is read again after the client's TTL / READ_DIVISOR, so that
+-- the answer confirms the leader; and after READ_INTERVAL_MAX seconds at the latest, because etcd
+-- 3.4 can lose a DELETE event at a compaction.
 local READ_DIVISOR, READ_INTERVAL_MAX = 3, 10
 -- Seconds after which a failed read is repeated.
 local RETRY_INTERVAL = 0.5
@@ -79,7 +79,7 @@ end
 
 -- Reads the leader within `left` seconds. `changes` is the number of changes that the watch has
 -- reported so far, and `changed_at` the store revision of the last change. Returns true; or nil,
--- message, code if the read fails.
+-- message, code if the read fails, unless the failure is inconclusive.
 local function read(self, left, changes, changed_at)
   local known, reads = math.max(self._revision, changed_at), self._reads
   local sent_at = core.now()
@@ -248,7 +248,7 @@ end
 
 --- Returns the age of what the observer knows: the time since etcd has last confirmed the leader,
 -- or that nobody leads. The age grows while etcd does not answer, and while no call of `next`
--- waits. Otherwise it is at most `ttl` / 3 (10 s if that is less) and the time of an answer. Sends
+-- waits. Otherwise it is at most `ttl` / 3 (10 s if that is less) plus the time of an answer. Sends
 -- no request.
 -- @treturn seconds|nil counted from the time at which the client sent the request; nil: etcd has
 --   not answered the observer yet

@@ -68,10 +68,10 @@ end
 
 -- ---- the record ----
 
--- The record's key is the client's prefix, the lock's name with "%2F" for each slash, and this
--- suffix. So it is not below the name of the lock, and not below another name with the same prefix:
--- etcdctl and Go's client take every key below a name for a key of its queue, and would wait for
--- it.
+-- The record's key is the client's prefix, the lock's name with "%2F" for each slash and "%25" for
+-- each "%", and this suffix. So the key is not below the name of the lock, nor below another name
+-- with the same prefix: etcdctl and Go's client take every key below a name for a key of its queue,
+-- and would wait for it.
 local SUFFIX = ".last-run"
 
 local ESCAPES = { ["%"] = "%25", ["/"] = "%2F" }
@@ -92,8 +92,8 @@ local function find_name(prefix, rest)
   return is_name and escape_name(name) == escaped and head .. name or nil
 end
 
--- Limits of the fields of a valid record. TIME_MAX: Unix seconds up to which os.date works on all
--- systems, and longest run. PID_MAX: the largest process ID of Linux. HOST_MAX: bytes of a host
+-- Limits of the fields of a valid record. TIME_MAX: Unix seconds, which os.date can still format,
+-- and the seconds of a run. PID_MAX: the largest process ID of Linux. HOST_MAX: bytes of a host
 -- name.
 local TIME_MAX, PID_MAX, HOST_MAX = 2 ^ 40, 2 ^ 22, 255
 
@@ -130,8 +130,7 @@ end
 
 -- A Run is one call of client:once, or one `etcdlock run --once-per`, from its start on. Fields:
 --   _client   the client
---   _name     the name of the lock, and with the client's prefix:
---   _full_name
+--   _name, _full_name  the name of the lock, without and with the client's prefix
 --   _key      the key of the record
 --   _started  when the run was started, before the wait for the lock (Unix seconds)
 --   _length   length of the period in seconds; math.huge: ever
@@ -151,8 +150,8 @@ end
 
 -- Takes the lock with the options `opts` of client:lock, for a run. The wait ends with the period,
 -- unless the call or the client has a timeout: so an outage within the period does not skip the
--- run, and none moves it into the next period. `call` is the Call of acquire.lua that takes the
--- lock for a function, or nil. Returns the lock; or nil, message, code.
+-- run, and no outage moves it into the next period. `call` is the Call of acquire.lua that takes
+-- the lock for a function, or nil. Returns the lock; or nil, message, code.
 function Run:take(opts, call)
   local asked = Lock.new(self._client, "lock", self._name)
   asked._default_timeout = get_time_left(self._started, self._length)
@@ -162,8 +161,8 @@ function Run:take(opts, call)
   return acquire.wait(WHERE, asked, opts)
 end
 
--- Returns the message for a request for the record that failed with `message`, which names the lock
--- and the key, and `code`.
+-- Returns the message for the caller if a request for the record failed with `message`, which names
+-- the lock and the key, and with `code`.
 local function explain(message, code)
   return message .. (code == "denied" and "; grant the user the right to read and write this key,"
     .. " the record of the last run" or "")
@@ -198,9 +197,9 @@ function Run:check(lock)
     .. " clocks, or delete the key %s"):format(name, by, quote(self._key)), "invalid"
 end
 
--- Writes `text` as the record. If etcd does not answer, or its database is full, tries again, until
--- the hold deadline that holds at the first attempt has passed; with the option fail_fast, tries
--- only once. Returns true; or nil, message, code, and true if the outcome is unknown.
+-- Writes `text` as the record. If etcd does not answer, or its database is full, tries again until
+-- the time that was the hold deadline at the first attempt; with the option fail_fast, tries only
+-- once. Returns true; or nil, message, code, and true if the outcome is unknown.
 local function write(self, lock, text)
   local ends, is_unknown = core.now() + lock:remaining(), nil
   while true do

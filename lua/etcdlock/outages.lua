@@ -86,7 +86,7 @@ function Outages:take_events(is_final)
   local recovery = self._recovery
   self._is_reported = self._is_reported or events[1] ~= nil
   -- A cause that an earlier outage has reported less than RETRY_EVERY seconds ago is not due yet.
-  -- If all causes of this outage are such, its end is reported only after one of them.
+  -- If this outage has only such causes, its end is reported only when one of them is due.
   if recovery and self._is_reported then
     events[#events + 1] = {
       event = "recovered", outage = recovery.outage, count = left, ago = core.now() - recovery.at,

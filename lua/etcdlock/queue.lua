@@ -266,8 +266,8 @@ local function keep_first(lists, limit)
 end
 
 -- Returns the `limit` oldest of `kvs`, the keys below `full_name`, with the markers of those that
--- were downgraded. Its field `more` is the number of the other keys that are no such markers; nil
--- if there are none.
+-- were downgraded. The field `more` of the result is the number of the other keys that are no
+-- markers; nil if there are none.
 local function keep_oldest(kvs, full_name, limit)
   local kept, markers, count = {}, {}, 0
   sort_keys(kvs) -- a marker is younger than the key that it marks
