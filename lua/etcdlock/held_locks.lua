@@ -363,11 +363,6 @@ end
 
 -- ---- waits ----
 
--- The key of a wait in the table of its owner's waits.
-local function get_wait_key(wanted)
-  return wanted._full_name or wanted._mode
-end
-
 --- Records that the owner of the wanted lock begins to wait for it. Not for a call without the
 -- option `owner`, because its owner is a coroutine, which cannot wait twice at the same time.
 -- Records nothing for a permit, because an owner may wait for several permits.
@@ -378,7 +373,7 @@ function HeldLocks:begin_wait(wanted)
   -- By name, because an owner may wait for thousands of locks. The tables are weak, because a
   -- coroutine that the program drops during its wait never calls end_wait. Each lock references the
   -- set that it is in, so that Lua does not collect the set earlier.
-  local key, by_name = get_wait_key(wanted), self._waits[wanted._owner]
+  local key, by_name = wanted._full_name, self._waits[wanted._owner]
   by_name = by_name or setmetatable({}, { __mode = "v" })
   local waits = by_name[key] or setmetatable({}, { __mode = "k" })
   waits[wanted], wanted._waits = true, waits
@@ -393,7 +388,7 @@ function HeldLocks:end_wait(wanted)
   end
   waits[wanted], wanted._waits = nil, nil
   if not next(waits) then
-    by_name[get_wait_key(wanted)] = nil
+    by_name[wanted._full_name] = nil
   end
   if not next(by_name) then
     self._waits[wanted._owner] = nil
@@ -406,7 +401,7 @@ end
 -- Returns nil if the owner does not wait for this name.
 local function find_wait_refusal(self, wanted)
   local by_name = wanted._mode ~= "permit" and self._waits[wanted._owner] or EMPTY
-  local waits = by_name[get_wait_key(wanted)] or EMPTY
+  local waits = by_name[wanted._full_name] or EMPTY
   for wait in pairs(waits) do
     if wait._core:wait(0) ~= nil then
       waits[wait] = nil -- an error has ended the call before end_wait

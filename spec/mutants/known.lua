@@ -2447,11 +2447,11 @@ end]],
     name = "a call with the option owner goes through all waits of the owner",
     regression = 323,
     file = "lua/etcdlock/held_locks.lua",
-    from = "local waits = by_name[get_wait_key(wanted)] or EMPTY\n",
+    from = "local waits = by_name[wanted._full_name] or EMPTY\n",
     to = [[local waits = {}
   for _, others in pairs(by_name) do
     for wait in pairs(others) do
-      if get_wait_key(wait) == get_wait_key(wanted) then waits[wait] = true end
+      if wait._full_name == wanted._full_name then waits[wait] = true end
     end
   end
 ]],
