@@ -45,11 +45,11 @@ typedef enum el_identity_verdict {
 } el_identity_verdict;
 
 /* el_cluster_identity_check returns whether |answer| can be from the cluster known so far. If so,
- * it records the answer.
- * - It returns OTHER, and sets |err| (conflict), if the cluster ID differs or the revision is too
- *   low. A WRITTEN answer must have a revision above |rev_at_send|. A SERIALIZABLE answer may have
- *   any revision. All other answers must not be below |rev_at_send|.
- * - It returns DOUBTFUL if only the revision of a linearizable read is too low, because some
+ * it records the answer. A WRITTEN answer must have a revision above |rev_at_send|; one of another
+ * kind must not be below |rev_at_send|, but a SERIALIZABLE answer may have any revision.
+ * - It returns OTHER, and sets |err| (conflict), if the cluster ID differs, or the revision of a
+ *   WRITTEN or an APPLIED answer is too low.
+ * - It returns DOUBTFUL if only the revision of a LINEARIZABLE answer is too low, because some
  *   versions of etcd read old state after a member was paused (etcd issue 20418). A request that
  *   went through the raft log cannot read old state.
  *

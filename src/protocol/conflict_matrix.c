@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Returns the range of all keys that begin with |prefix|, which ends with a slash. Each range_
- * function writes the bounds that do not point into the keys to |*text|, and moves |*text| behind
+ * function writes to |*text| the bounds that do not point into |keys|, and moves |*text| behind
  * them. */
 static el_key_range range_below(el_bytes prefix, char **text) {
   char *to = *text;

@@ -6,17 +6,17 @@
  * block a lock "a".
  *
  *   name/<hex>               a lock
- *   name/<hex>-<slot>        a multi-lock: one such key below each of its names; or, from 80000001
- *                            on, a lock: the client deletes its last key of the lock meanwhile
+ *   name/<hex>-<slot>        a multi-lock: one such key below each of its names; if <slot> is
+ *                            80000001 or more (hex): a lock
  *   name/read/<hex>          a read lock
  *   name/write/<hex>         a write lock
  *   name/permit/<hex>.<n>    a permit of a semaphore with n permits, n in hex
  *   name/write/read/<rev>    marker: the writer whose key has create_revision <rev> only reads now
  *   name/write/order/<rev>   marker: orders the guarded writes of that writer (write_order.h)
  *
- * If one client has several keys in a queue, "-<slot>" tells them apart. Go's RWMutex recipe uses
- * the layout of read and write locks, but with a time in nanoseconds in place of the lease ID
- * (contrib/recipes/key.go).
+ * If one client has several keys in a queue, or user data has the name of its key, "-<slot>" after
+ * <hex>, in any mode, makes the names differ. Go's RWMutex recipe uses the layout of read and write
+ * locks, but with a time in nanoseconds in place of the lease ID (contrib/recipes/key.go).
  *
  * All permits of one name form one queue, whatever their n; keys of other modes do not count in it.
  * A permit's key contains n for two reasons: n decides whether the key holds a permit
@@ -57,7 +57,8 @@ typedef enum el_mode {
   EL_MODE_READ,
   EL_MODE_WRITE,
   EL_MODE_PERMIT,
-  /* the last lock mode; a key without a slot looks like one of EL_MODE_LOCK */
+  /* The last lock mode. Its keys always have a slot: without one, they would look like keys of
+   * EL_MODE_LOCK. */
   EL_MODE_MULTI,
   /* Kinds of marker keys. They are no lock modes, but their keys have the same form. */
   EL_MARKER_DOWNGRADED,
@@ -119,8 +120,8 @@ el_bytes el_key_name(el_bytes key, el_queue_key *parsed);
 bool el_key_is_entry(el_bytes name, el_bytes key, int64_t lease,
                      el_queue_key *parsed);
 
-/* el_key_is_detached tells whether |key| has the form of an entry but is user data, because it is
- * attached to |lease| (0: to none) and not to the lease that the key contains. @thread any */
+/* el_key_is_detached tells whether |key|, attached to |lease| (0: to none), has the form of an
+ * entry but is user data, as el_queue_key_is_attached decides. @thread any */
 bool el_key_is_detached(el_bytes key, int64_t lease);
 
 /* el_marker_downgraded returns the marker of a writer that only reads from now on; |rev| is the

@@ -7,13 +7,13 @@
  * which a quorum has decided. It proves a renewal if
  * - the same member has answered both, in the same raft term, and the store's revision does not
  *   show that the member may have got a snapshot between the two, and
- * - the request of the sight was sent after the keepalive was sent, as long as the last proof shows
- *   that the lease cannot have expired; later, after the keepalive was answered.
+ * - the request of the sight was sent after the keepalive was sent or, once |alive_until| has
+ *   passed, after the keepalive was answered.
  *
  * Why. The raft term in an answer is that of the last entry that the member has applied (setTerm in
- * etcdserver/server.go): before the renewal in the answer to a keepalive (v3rpc/lease.go), after
- * the work in other answers. Let it be T in both answers. R is the leader that renewed the lease. X
- * is the term of the leader that confirmed the sight.
+ * etcdserver/server.go): in the answer to a keepalive, before the renewal (v3rpc/lease.go); in
+ * other answers, after the work. Let it be T in both answers. R is the leader that renewed the
+ * lease. X is the term of the leader that confirmed the sight.
  * 1. The member had applied an entry of T, so it follows no leader of an earlier term: the term of
  *    R is T or later. It had applied an entry of X, so X is T or earlier.
  * 2. A quorum was in the term X after the sight was sent. So each successor of R was elected after
@@ -31,7 +31,7 @@
  * of the term X, and answer with the term of the deposed leader. That is why a sight of another
  * member does not count. The member itself, if it was the deposed leader, gets a snapshot only if
  * it has missed 5,000 entries of the raft log (SnapshotCatchUpEntries in etcdserver/server.go).
- * Most entries raise the revision. What this leaves: 5,000 entries of which more than half do not
+ * Most entries raise the revision. Two cases remain: 5,000 entries of which more than half do not
  * raise it (lease grants, failed transactions), or a new leader that has just restarted, which
  * keeps fewer entries. Both need a leader that hangs, is deposed and returns within one TTL, and a
  * client that loses its connection before its next keepalive.
@@ -86,8 +86,8 @@ int64_t el_lease_proof_hold_ms(int64_t ttl_ms);
 void el_lease_proof_add_renewal(el_lease_proof *proof,
                                 const el_renewal *renewal);
 
-/* el_lease_proof_add_sight records |sight|, seen at |now_ms|, and extends |alive_until|. Returns
- * the latest renewal that |sight| proves. NULL: it proves none. @thread any */
+/* el_lease_proof_add_sight records |sight| at the time |now_ms|. If |sight| proves renewals, it
+ * extends |alive_until| and returns the latest of them. NULL: there are none. @thread any */
 const el_renewal *el_lease_proof_add_sight(el_lease_proof *proof,
                                            const el_sight *sight,
                                            int64_t now_ms);

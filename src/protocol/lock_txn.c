@@ -54,8 +54,8 @@ static size_t compare_own(const el_keys *keys, int64_t rev,
 }
 
 enum {
-  /* How many more keys a waiter of a semaphore reads than a try. The waiter reads again only when
-   * enough of the keys that it has read are gone (n_blockers in entry.h). */
+  /* How many more keys a waiter of a semaphore reads than a try. The waiter need not read again
+   * before enough of the keys that it has read are gone (n_blockers in entry.h). */
   PERMITS_READ = 32,
   /* How many markers a reader reads. A writer that was downgraded still holds the lock, so at most
    * one marker is not user data. */
@@ -87,8 +87,8 @@ static bool is_put_with_list(const el_entry_request *what) {
          (what->kind == EL_REQUEST_TRY && what->bound_rev > 1);
 }
 
-/* Tells whether each list of |what| begins with our own key. It shows then that the server omits
- * neither keys nor leases in this list. (A reader's own key is in none of its ranges.) */
+/* Tells whether each list of |what| begins with our own key. Our key then shows that the server
+ * omits neither keys nor leases in that list. (A reader's own key is in none of its ranges.) */
 static bool lists_own(const el_keys *keys, const el_entry_request *what) {
   return keys->mode != EL_MODE_READ && what->walk.below == 0 &&
          (what->kind == EL_REQUEST_READ || is_put_with_list(what));
@@ -114,9 +114,9 @@ static void list_up_to(el_op *ops, size_t n, int64_t most) {
 
 /* As in Go's concurrency/mutex.go, one transaction puts our key if the key does not exist, and
  * reads the older keys. If our key exists, the else branch only reads it, so a repeat is harmless.
- * Each read returns the two youngest keys of its range: our key and its predecessor. For a reader,
- * whose key is in no range, each returns the youngest key; for a semaphore, whose keys are counted,
- * more. */
+ * Unless |walk| has a limit, each read returns the two youngest keys of its range: our key and its
+ * predecessor. For a reader, whose key is in no range, each but that of markers returns one key;
+ * for a semaphore, whose keys are counted, more. */
 static void build_enqueue(el_lock_txn *to, const el_keys *keys,
                           const el_entry_request *what, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n;
@@ -129,9 +129,9 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
 
 /* A compare on a range must hold for all keys of the range, and an empty range compares as revision
  * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges but that of
- * the markers are empty, and with a larger one only if no key was put since. With a larger one the
- * answer lists the older keys, as that of an enqueue does. A try that fails writes nothing. The
- * repeat of a try that succeeded also writes nothing, because it finds our own key. */
+ * the markers are empty. With a larger one it happens only if their keys have lower
+ * create_revisions, and the answer lists them, as that of an enqueue does. A try that fails writes
+ * nothing. The repeat of a try that succeeded also writes nothing, because it finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_request *what, el_bytes value) {
   int64_t below = what->walk.below;
@@ -156,14 +156,14 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
 }
 
 /* Tells whether the read of |what| also asks for the value of the holder's key. A multi-lock with
- * EL_MULTI_MAX names never does, because its read already has the largest number of operations. */
+ * EL_MULTI_MAX names never does, because its read already fills |then| of el_lock_txn. */
 static bool asks_for_holder(const el_keys *keys, const el_entry_request *what) {
   return what->reads_holder && el_keys_count(keys) < EL_MULTI_MAX;
 }
 
 /* Returns a read of the oldest key in the queue of the first key of |keys|. Except for a semaphore,
  * the mode of that key does not matter: if a reader waits for a writer that waits for an older
- * reader, the older reader is the holder. It reads one key only, because the values of other
+ * reader, the older reader is the holder. Only one key is read, because the values of other
  * programs' keys may be long. */
 static el_op read_holder(el_lock_txn *to, const el_keys *keys, int64_t rev) {
   el_key_range range = el_conflict_holder_range(keys, to->holder_text);
@@ -234,8 +234,8 @@ static size_t compare_guard(const el_keys *keys, int64_t guard,
   return n;
 }
 
-/* Deletes our keys, and their markers, if they meet |guard|. If one of them is gone, the else
- * branch deletes our other keys and the markers, because no later request would. These keys cannot
+/* Deletes our keys and their markers if our keys meet |guard|. If one does not, the else branch
+ * deletes the markers and all keys of a multi-lock, because no later request would. These cannot
  * belong to another hold: a marker's name contains the create_revision, and the slot of a
  * multi-lock is not used again while this request may be applied later (slot_set in
  * lock/local_queue.c). The transaction reads our keys before it deletes them: if one was not
@@ -317,7 +317,9 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
  * watch event: revision events before our key        the event is ignored: the next proof of a hold
  *                                                    finds a loss, the next periodic read of a
  *                                                    waiter finds the change
- * watch header          missed events                the queue is read, or the watch starts again
+ * watch header          missed events                the watch starts again; if only the revision
+ *                                                    is missing, the next periodic read of a waiter
+ *                                                    or proof of a hold finds the change
  * keepalive: TTL        whether the lease is alive   the lease has ended
  * keepalive: member_id, a proof of the lease         no proof
  *   raft_term
@@ -448,9 +450,9 @@ static blockers find_permit_blockers(const el_keys *keys,
   return found;
 }
 
-/* Reads the lists of |answer|, the answer to |what|. The lists follow the results about our own
- * keys. It skips keys whose create_revision is |rev| or above. |rev| 0: the lists contain older
- * keys only. */
+/* Reads the lists of |answer|, the answer to |what|, but skips keys whose create_revision is |rev|
+ * or above. |rev| 0: the lists contain older keys only. The lists follow the results about our own
+ * keys. */
 static blockers find_blockers(const el_keys *keys, const el_entry_request *what,
                               const el_txn_answer *answer, int64_t rev) {
   bool has_markers = el_conflict_reads_markers(keys->mode);
@@ -622,9 +624,9 @@ static void parse_read(const el_keys *keys, const el_entry_request *what,
 }
 
 /* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
- * to our lease, or another client has deleted some of our keys. The latter shows in keys of |guard|
- * that still exist, because this client deletes all of them in one transaction. A key with another
- * create_revision does not count: it was put by an enqueue that was applied late. */
+ * to our lease, or another client has deleted some of our keys. In the latter case, keys with the
+ * create_revision |guard| still exist: this client deletes all of them in one transaction. A key
+ * with another create_revision does not count: it was put by an enqueue that was applied late. */
 static void parse_delete(const el_keys *keys, int64_t guard,
                          const el_txn_answer *answer, el_entry_answer *seen) {
   size_t n_own = el_keys_count(keys);
@@ -687,8 +689,8 @@ static bool hides_own(const el_keys *keys, const el_op_result *list,
   return true;
 }
 
-/* Tells whether a list of |answer|, to a request that has put our keys, lacks keys. (A list with
- * |max_create_rev|, as in a read, leaves out younger keys, which |count| counts.) */
+/* Tells whether a list of |answer|, to a request that has put our keys, lacks keys. (In a read,
+ * |count| cannot show this: it includes the younger keys that max_create_rev leaves out.) */
 static bool lacks_keys(const el_keys *keys, const el_entry_request *what,
                        const el_txn_answer *answer) {
   uint32_t limit = limit_of(keys, what);

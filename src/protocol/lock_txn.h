@@ -1,8 +1,8 @@
 /* lock_txn: builds the etcd transactions of the lock protocol, and reads their answers.
  *
- * It turns a request of an entry into a transaction, and reads the answer for the entry. It
- * turns operations of a holder into a transaction that is guarded by the keys of the hold, and the
- * answer into one for the write order. It sends nothing.
+ * It turns a request of an entry into a transaction, and reads the answer for the entry. It turns
+ * operations of a holder into a transaction that is guarded by the keys of the hold, and reads the
+ * answer for the write order. It sends nothing.
  */
 #ifndef ETCDLOCK_PROTOCOL_LOCK_TXN_H
 #define ETCDLOCK_PROTOCOL_LOCK_TXN_H
@@ -66,14 +66,15 @@ typedef struct el_entry_answer {
   uint64_t member;  /* ID of the member that has answered */
   uint64_t term;    /* raft term */
   int64_t rev;      /* revision */
-  el_queue_key own; /* our key; rev 0: it does not exist */
+  el_queue_key own; /* our key, with its lease; rev 0: it does not exist */
   /* our keys do not all exist with one create_revision; delete: the hold had been lost before */
   bool is_partial;
-  /* the youngest older key that blocks ours; rev 0: none. Semaphore: lease 0 if ours must wait */
+  /* the youngest older key that blocks ours; rev 0: none. Semaphore: if ours must wait, lease 0, in
+   * place of a certain key */
   el_queue_key predecessor;
-  /* it does not tell whether our key must wait: read |walk| */
+  /* the answer does not tell whether our key must wait: read |walk| */
   bool is_truncated;
-  /* it was too large to be received: ask for |walk|, which is smaller */
+  /* the answer was too large to be received: ask for |walk|, which is smaller */
   bool is_too_large;
   /* the part of the queue to read next; if there is none, only its |rev| has a meaning */
   el_walk walk;
@@ -133,8 +134,8 @@ bool el_lock_txn_other_permits(const el_keys *keys,
 typedef enum el_contention {
   EL_CONTENTION_UNKNOWN, /* there was no answer */
   EL_CONTENTION_NONE,
-  /* a key waits; or the answer cannot tell, because it ended at its limit (other keys, for example
-   * user data, are younger) or omits our lease */
+  /* a key waits; or the answer cannot tell: up to its limit it has only younger keys that do not
+   * wait, for example user data, or it omits our lease */
   EL_CONTENTION_WAITERS,
   EL_CONTENTION_KEY_LOST /* our key is gone, or is detached from our lease */
 } el_contention;

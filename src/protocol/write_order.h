@@ -15,9 +15,9 @@
  *
  * The order key is the hold's own key; for a write lock, whose key must not change (key.h), it is a
  * marker. Every write is also guarded by all keys of the hold, so no write is applied after one of
- * them was deleted. A hold with a write in doubt does not hand its key off,
+ * them was deleted. A hold with a write in doubt neither hands its key off nor lets it linger,
  * because the write could be applied during the next hold. Read holds write nothing. A downgrade is
- * a write in this order, so no other write of the hold is applied after it.
+ * a write in this order, so no earlier write of the hold is applied after it.
  */
 #ifndef ETCDLOCK_PROTOCOL_WRITE_ORDER_H
 #define ETCDLOCK_PROTOCOL_WRITE_ORDER_H
@@ -66,7 +66,9 @@ typedef enum el_write_action {
 typedef struct el_write_order {
   int64_t mod_rev; /* mod_revision of the order key; 0: it does not exist */
   el_write_state state : 8;
-  bool is_in_doubt : 1; /* a write that was sent may be applied later */
+  /* a write that was sent may be applied later, or |mod_rev| is outdated: touch the order key first
+   */
+  bool is_in_doubt : 1;
 } el_write_order;
 
 /* el_write_order_initial_rev returns the mod_revision of the order key at the beginning of a hold
@@ -75,8 +77,8 @@ typedef struct el_write_order {
 int64_t el_write_order_initial_rev(el_mode mode, int64_t rev);
 
 /* el_write_order_init begins the order of a new hold. |mod_rev| is the result of
- * el_write_order_initial_rev; after a handoff, it is the result of el_write_order_handoff_rev for
- * the previous hold. @thread any */
+ * el_write_order_initial_rev; after a handoff or a linger, it is the result of
+ * el_write_order_handoff_rev for the previous hold. @thread any */
 void el_write_order_init(el_write_order *order, int64_t mod_rev);
 
 /* el_write_order_handoff_rev returns the mod_revision of the order key for the next hold by the
