@@ -52,7 +52,7 @@ void el_breaker_probe(el_breaker *breaker, el_bytes key) {
 }
 
 /* Returns whether etcd has answered the last probe. Any error of the probe other than
- * EL_UNAVAILABLE is an answer of etcd. */
+ * EL_UNAVAILABLE counts as an answer. */
 static bool is_probe_answered(const el_breaker *breaker) {
   const el_txn_answer *answer = el_guarded_wait(breaker->probe, 0);
   return answer != NULL && answer->err.code != EL_UNAVAILABLE;

@@ -49,7 +49,7 @@ static void leave_cluster(el_client *cl) {
   if (wrong == NULL || cl->has_left_cluster) return;
   cl->has_left_cluster = true;
   el_session_end_holds(&cl->session, EL_LOSS_CLUSTER);
-  /* before the holds end, so that the session knows that there were some */
+  /* before the local queues end the holds: the session must know that there were some */
   el_session_abandon(&cl->session);
   el_local_queues_leave_cluster(cl->shared->queues, wrong);
 }
@@ -99,7 +99,7 @@ static bool is_settled(const el_client *cl) {
 
 /* Tells whether the session has ended and nothing is left to delete. The end of the lease deletes
  * its keys. If the session has left its lease to expire, the entries delete their keys instead, so
- * none of them may be left. */
+ * no entry may be left. */
 static bool is_session_over(const el_session *session) {
   return el_session_is_over(session) &&
          (session->lease.end != EL_SESSION_END_LEFT_TO_EXPIRE ||
@@ -260,11 +260,11 @@ static void on_stopping(void *arg) {
   el_auth_stop(cl->shared->auth);
 }
 
-/* Frees the parts of the client when no call is under way. A part that uses another part is freed
- * before that part. */
+/* Frees the parts of the client when no call is under way. Except for |auth|, a part that uses
+ * another part is freed before that part. */
 static void on_stopped(void *arg) {
   el_client *cl = arg;
-  /* This comes first, because el_auth_free ends the calls that wait for a token. */
+  /* el_auth_free comes first, because it ends the calls that wait for a token. */
   el_auth_free(cl->shared->auth);
   el_local_queues_free(cl->shared->queues);
   el_alarms_free(cl->alarms);

@@ -14,8 +14,9 @@
 /* el_client is one client. The Lua thread owns it; its parts belong to the I/O thread. */
 typedef struct el_client el_client;
 
-/* el_client_new starts the I/O thread and sends nothing yet. It returns NULL and |err| (invalid,
- * nomem, forked) if an option is wrong or the thread cannot start. @thread lua */
+/* el_client_new starts the I/O thread and sends nothing yet. It returns NULL and |err| if an option
+ * is wrong (invalid), a resource is missing (nomem), or this process was forked from one that had
+ * used gRPC (forked). @thread lua */
 el_client *el_client_new(const el_connect_options *options, el_error *err);
 
 /* el_client_begin_close begins to release all locks, revoke the lease and stop the I/O thread. It
@@ -45,7 +46,8 @@ el_shared *el_client_shared(const el_client *cl);
 /* el_client_breaker returns the circuit breaker of |cl|. @thread lua */
 el_breaker *el_client_breaker(const el_client *cl);
 
-/* el_client_wait_limit_ms is el_request_queue_wait_limit_ms. @thread lua */
+/* el_client_wait_limit_ms returns the last el_request_queue_wait_limit_ms that the I/O thread has
+ * published. @thread lua */
 int64_t el_client_wait_limit_ms(const el_client *cl);
 
 /* el_client_alive_ms returns how many milliseconds the lease of the client is still alive, by the

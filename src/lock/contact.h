@@ -2,9 +2,8 @@
  * since, and when the next attempt leaves.
  *
  * Requests and lease calls report what they saw. After a failed attempt no request leaves for a
- * pause (el_pause_ms); then one request leaves, and the others wait for its answer. Keepalives,
- * watches and logins do not wait for it: there is only one of each at a time, and the holds depend
- * on them. */
+ * pause (el_pause_ms); then one request leaves, and the others wait for its answer. Lease calls,
+ * keepalives, watches and logins do not wait: they are few, and the holds depend on them. */
 #ifndef ETCDLOCK_LOCK_CONTACT_H
 #define ETCDLOCK_LOCK_CONTACT_H
 
@@ -46,8 +45,8 @@ void el_contact_failed(el_contact *contact, const el_error *err);
  * why. @thread io */
 bool el_contact_is_lost(const el_contact *contact);
 
-/* el_contact_read returns when the last attempt to reach etcd has failed, and why in |err|. 0: etcd
- * has answered since. @thread any @locks contact->mu */
+/* el_contact_read returns when the last attempt to reach etcd has failed, and why in |err|. 0: none
+ * has failed since etcd was last reached. @thread any @locks contact->mu */
 int64_t el_contact_read(el_contact *contact, el_error *err);
 
 #endif

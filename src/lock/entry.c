@@ -111,10 +111,10 @@ static const size_t counted_as[] = {
     [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
 };
 
-/* Tells whether |what| is a background request of the entry. Audit reads are, and requests after a
- * failure that counts (el_retry_next), unless a caller or another waiter of this client needs the
- * entry. If an unlock waits for the release, the first retry is still a foreground request. Other
- * requests are, too, because other clients may wait for the key. */
+/* Tells whether |what| is a background request. It is not if a waiter of this client needs the
+ * entry, or waits for the end of its key. Otherwise audit reads are, and requests after a failure
+ * that counts (el_retry_next), but not the first retry while an unlock waits for the release. Other
+ * requests are not, because other clients may wait for the key. */
 static bool is_background(const el_entry *entry, const el_entry_request *what) {
   if (entry->is_wanted || entry->is_expedited) return false;
   return what->is_audit ||
@@ -181,8 +181,9 @@ static int64_t reread_ms(const el_entry *entry) {
   return ttl_ms > EL_REREAD_MS ? ttl_ms : EL_REREAD_MS;
 }
 
-/* Sends the read of an entry that has waited for EL_FIRST_READ_MS, or again for reread_ms, without
- * an event, or whose last read has failed. The read also asks for the value of the holder's key. */
+/* Sends the read of an entry that has waited without an event for EL_FIRST_READ_MS, or for
+ * reread_ms since the last read, or whose last read has failed. The read also asks for the value of
+ * the holder's key. */
 static void send_periodic_read(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_READ,
                            .reads_holder = true,
@@ -445,9 +446,9 @@ static void read_soon(el_entry *entry, bool is_serializable) {
   }
 }
 
-/* |rev| is the largest revision from which a watch of the entry reports events; or, if a watch was
- * created again at a member that is behind, the revision of that member. The entry knows the queue
- * at |watch_rev|. If both are equal, no event was missed. Otherwise the entry reads. */
+/* Reads if an event may have been missed. |rev| is the largest revision from which a watch of the
+ * entry reports events; or, if a watch was created again at a member that is behind, the revision
+ * of that member. The entry knows the queue at |watch_rev|. If both are equal, none was missed. */
 static void check_missed(el_entry *entry, int64_t rev) {
   if (rev == entry->watch_rev) return;
   entry->watch_rev = rev;
@@ -819,7 +820,7 @@ static key_change change_of(const el_watch_event *event) {
 static void on_key_changed(el_key_watch *watched, const el_watch_event *event) {
   el_entry *entry = watched->entry;
   key_change change = change_of(event);
-  /* The watch was in the cache before, and the entry has already read a later state. */
+  /* The entry has read a later state: the watch comes from the cache. */
   if (event->rev < watched->seen_rev) return;
   watched->seen_rev = event->rev;
   if (event->rev > entry->watch_rev && entry->state == EL_ENTRY_WAITING) {

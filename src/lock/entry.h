@@ -59,7 +59,7 @@ typedef enum el_entry_state {
   EL_ENTRY_WAITING,   /* our key is in the queue, behind |predecessor| */
   /* our key is first in the queue; the session must prove that its lease is alive */
   EL_ENTRY_PROVING,
-  EL_ENTRY_HELD, /* the caller holds the lock */
+  EL_ENTRY_HELD, /* the lock is held, or its key lingers */
   /* the key is being deleted; if an audit found it, it is read first; if the hold has expired, it
    * stays for the lock delay first */
   EL_ENTRY_RELEASING,
@@ -114,7 +114,7 @@ struct el_entry {
   /* the value that an enqueue or a try puts; owned by the waiter */
   el_bytes value;
   struct el_sent *sent; /* the request in flight; NULL: none */
-  /* the error of the last request; NULL: it succeeded */
+  /* the error of the last request, or of a refused watch; NULL: none */
   el_error *last_error;
   /* the watches of the entry, a list; NULL: none */
   struct el_key_watch *watched;
@@ -125,10 +125,10 @@ struct el_entry {
   uint8_t failures;          /* failed attempts in a row */
   bool is_in_event : 1;      /* an event is being applied */
   bool has_reported : 1;     /* the event was reported to the local queue */
-  bool is_wanted : 1;        /* a caller waits or holds */
+  bool is_wanted : 1;        /* a waiter waits or holds, or the key lingers */
   bool is_try : 1;           /* the caller does not wait for other clients */
   bool has_waited : 1;       /* the entry has waited for an older key */
-  bool must_reread : 1;      /* an event came during a read: read again */
+  bool must_reread : 1;      /* a watch event came during a read: read again */
   bool has_asked_holder : 1; /* a periodic read was sent for |predecessor| */
   /* a holder waits for the end of its release */
   bool must_report_release : 1;
@@ -141,7 +141,7 @@ struct el_entry {
   bool has_session_ended : 1;
   /* with |has_session_ended|: the lease had ended before its TTL was over */
   bool has_lease_ended_early : 1;
-  /* the outcome of a request that writes is unknown */
+  /* the outcome of a request that writes is unknown, or a key that an audit found was not read */
   bool has_request_in_doubt : 1;
   bool is_proving : 1; /* the entry is in the list session->proving */
   /* WAITING for a permit: read again when this many keys have gone, or earlier */
@@ -193,8 +193,8 @@ void el_entry_end_max_hold(el_entry *entry);
 /* el_entry_expire tells the entry that the hold deadline has passed. @thread io */
 void el_entry_expire(el_entry *entry);
 
-/* el_entry_watch_own_key has the entry watch its own key, which was handed off or lingers. It is no
- * event. @thread io */
+/* el_entry_watch_own_key has the entry watch its own key, which was handed off or lingers. The call
+ * is no event. @thread io */
 void el_entry_watch_own_key(el_entry *entry);
 
 /* el_entry_expedite makes all requests of the entry foreground requests, because a waiter of this
@@ -212,7 +212,7 @@ void el_entry_find_key(el_entry *entry);
 void el_entry_lose_key(el_entry *entry, int64_t rev, bool is_detached);
 
 /* el_entry_key_checked passes on what a lease check has found for |key|, the key of an entry: see
- * el_session. @thread io */
+ * key_checked in session.h. @thread io */
 void el_entry_key_checked(el_checked_key *key, bool is_found, bool is_detached);
 
 /* el_entry_end_session tells the entry that its session has ended. |how| says how. @thread io */

@@ -64,9 +64,10 @@ bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
 bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value);
 
 /* el_guarded_start sends the transaction. If it only reads, it is repeated after each retriable
- * failure until |timeout_ms| has passed. If it writes, it is repeated only if the failure is also
- * definite: a write of unknown outcome that is sent twice could overwrite a later one. Returns
- * false and |err| (closed, forked) if the transaction cannot be sent. @thread lua */
+ * failure until |timeout_ms| has passed or, with the option fail_fast, etcd is unreachable. If it
+ * writes, it is repeated only if the failure is also definite: a write of unknown outcome that is
+ * sent twice could overwrite a later one. Returns false and |err| (closed, forked) if the
+ * transaction cannot be sent. @thread lua */
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err);
 
 /* el_guarded_wait waits up to |timeout_ms| for the answer and returns it. NULL: there is no answer

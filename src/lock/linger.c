@@ -12,8 +12,8 @@ typedef struct contention_query {
   el_request request;
   /* NULL: the query was cancelled, its answer is ignored */
   el_linger *linger;
-  /* If there is no answer, the key may linger on until the next query: etcd grants the lock to
-   * nobody meanwhile. */
+  /* A periodic query (look_later). If it has no answer, the key may linger on until the next one:
+   * etcd grants the lock to nobody meanwhile. */
   bool is_repeated;
   el_keys keys;
   int64_t rev; /* create_revision of the held key */
@@ -95,8 +95,8 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   }
 }
 
-/* A re-take of a lingering key sends no request, and a watch may be silent: a proxy may hold its
- * events back. So another client that waits is looked for every third of the TTL, too. */
+/* A client that takes its lingering key again sends no request, and a watch may be silent: a proxy
+ * may hold its events back. So a query looks for other waiters every third of the TTL, too. */
 static void look_later(el_linger *linger) {
   const el_session *session = linger->entry->session;
   int64_t ttl_ms = session->lease.ttl_ms;

@@ -26,10 +26,10 @@ TAILQ_HEAD(queue_list, el_local_queue);
  * ever more different keys: etcd keeps each key that ever existed in its index until the store is
  * compacted, and a read of a queue passes all of them.
  *
- * If a request of an entry has an unknown outcome, its slot is not used again in the same session.
- * Otherwise a late delete could delete the keys of another multi-lock, because a delete of several
- * keys deletes all that it finds (build_delete in protocol/lock_txn.c). The next session may use
- * the slot, because its keys contain another lease. */
+ * If an entry ends before its session, with a request of unknown outcome, its slot is not used
+ * again. Otherwise a late delete could delete the keys of another multi-lock, because a delete of
+ * several keys deletes all that it finds (build_delete in protocol/lock_txn.c). If the session ends
+ * first, the slot may be used again: the keys of the next session contain another lease. */
 typedef struct slot_set {
   bool *are_taken; /* for each slot, from 1 to |n| */
   uint32_t n;
@@ -140,7 +140,8 @@ static bool is_waited_for(el_local_queue *queue) {
   return !TAILQ_EMPTY(&queue->waiting) || has_enqueued(queue);
 }
 
-/* Tells whether a key of |queue| that no waiter wants is still to be deleted. */
+/* Tells whether a key of |queue| that no waiter wants is being deleted. (Not so during its lock
+ * delay.) */
 static bool is_deleting(el_local_queue *queue) {
   const el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
@@ -213,7 +214,7 @@ static uint32_t unused_slot(const el_local_queue *queue, uint32_t slot) {
   TAILQ_FOREACH(entry, &queue->entries, link) { n++; }
   are_taken = el_alloc(n * sizeof *are_taken);
   TAILQ_FOREACH(entry, &queue->entries, link) {
-    /* a slot below |slot| wraps around, and is above all |n| */
+    /* for a slot below |slot|, the difference wraps around and is above |n| */
     if (entry->entry.slot - slot < n)
       are_taken[entry->entry.slot - slot] = true;
   }
@@ -496,10 +497,10 @@ static uint32_t capacity(const el_local_queue *queue) {
   return n;
 }
 
-/* Tells whether one more entry of |queue| may be started. No entry of |queue| lingers. One entry
- * whose key is being deleted does not count: the delete and the next enqueue then leave in one
- * batch, which etcd writes to its disk once. If the delete takes longer, the next key waits behind
- * it in etcd's queue. */
+/* Tells whether one more entry of |queue| may be started. (The caller knows that none lingers.) One
+ * entry whose key is being deleted does not count: the delete and the next enqueue then leave in
+ * one batch, which etcd writes to its disk once. If the delete takes longer, the next key waits
+ * behind that key in etcd's queue. */
 static bool may_start(const el_local_queue *queue) {
   const el_local_entry *entry;
   uint32_t n_busy = 0, most = capacity(queue);
@@ -592,7 +593,7 @@ static bool share_wait(el_local_queue *queue, el_waiter *next) {
   return false;
 }
 
-/* Returns an entry of |queue| that can be started, for |next|. */
+/* Returns an entry of |queue| that can be started, for |next|. If there is none, adds one. */
 static el_local_entry *find_free(el_local_queue *queue, const el_waiter *next) {
   el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
@@ -618,11 +619,10 @@ static bool waits_for_delete(el_local_queue *queue, const el_waiter *next) {
                           visit_conflicting(queue, is_deleting));
 }
 
-/* An event of the local queue in entry.h. */
+/* A function of the section "events of the local queue" in entry.h. */
 typedef void entry_step(el_entry *entry);
 
-/* Ends everything that was started for the waiters of |entry|, after the last one has left, and
- * gives the entry |event|. */
+/* Stops the linger of |entry|, whose last waiter has left, and passes |event| to the entry. */
 static void stop(el_local_entry *entry, entry_step *event) {
   stop_linger(entry);
   event(&entry->entry);
@@ -918,7 +918,7 @@ static void granted(el_entry *entry) {
   int64_t mod_rev =
       el_write_order_initial_rev((el_mode)local->queue->mode, entry->rev);
   el_waiter *waiter, *next;
-  /* close has ended the waits, but an audit before the end of the lease lets the entry go on */
+  /* after close there is no waiter, but the entry goes on until the last audit is over */
   assert(has_waiters(local) || local->queue->queues->closed.code != EL_OK);
   forget_holder(local->queue);
   start_budget(local);
@@ -978,8 +978,8 @@ static el_seen_key *new_seen_key(uint16_t permits, el_bytes label) {
   return key;
 }
 
-/* Tells the waiters of the entry, one of which the same answer may grant. Waiters of its queue that
- * have no entry yet learn only of the holder. */
+/* Tells the waiters of the entry of the key. (The same answer may grant one of them.) The waiters
+ * that have no entry yet learn only of the holder. */
 static void saw_key(el_entry *entry, uint16_t permits, el_bytes label) {
   el_local_entry *local = local_of(entry);
   el_local_queue *queue = local->queue;

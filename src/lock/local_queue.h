@@ -1,5 +1,5 @@
 /* local_queue: the waiters of one client for one lock. It decides which of them holds the lock and
- * which is next, has their entries in etcd's queue, and reports to them. I/O thread only.
+ * which is next, keeps their entries in etcd's queue, and reports to them. I/O thread only.
  *
  * A client has one local queue for each combination of name, mode and number of permits. Each
  * multi-lock has a local queue of its own. Waiters (waiter.h) wait in the order in which they
@@ -49,8 +49,8 @@ typedef struct el_local_queues el_local_queues;
 /* el_leave is how a waiter leaves its queue. */
 typedef enum el_leave {
   EL_LEAVE_VOLUNTARY, /* it unlocks, or gives up its wait */
-  /* it unlocks or gives up its wait because its nginx request has ended, or because Lua has
-   * collected its handle: the key is neither handed off nor lingers */
+  /* its hold ends because its nginx request has ended, or because Lua has collected its handle: the
+   * key is neither handed off nor lingers */
   EL_LEAVE_ABANDONED,
   EL_LEAVE_LOST /* its hold is lost */
 } el_leave;

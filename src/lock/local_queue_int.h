@@ -24,12 +24,12 @@ struct el_local_entry {
   struct el_waiter_list waiters;
   el_waiter *releasing; /* waits for the end of its release; NULL: none */
   /* watches for contenders, from the first grant with linger to the end of the last hold or of the
-   * linger; NULL: nothing does */
+   * linger; else NULL */
   el_linger *linger;
   int64_t granted_ms; /* when the handoff budget began */
   /* while the key lingers: argument of el_write_order_init for the next hold */
   int64_t mod_rev;
-  int32_t holds;         /* holds since |granted_ms| */
+  int32_t holds;         /* holds that began since |granted_ms| */
   bool is_lingering : 1; /* the entry keeps its key without a waiter */
   /* since the grant, a key was seen that waits, or may wait, for this entry's key */
   bool is_contended : 1;

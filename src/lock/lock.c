@@ -47,7 +47,7 @@ struct el_lock {
    * completed. If the lock was held, it is written before EL_LOCK_RELEASED is completed. */
   el_error *err; /* why the wait or the release failed; NULL: it did not */
 
-  _Atomic(seen_keys *) seen; /* NULL until the first; then constant */
+  _Atomic(seen_keys *) seen; /* NULL until a key was seen; then constant */
 
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; used by any thread */
   /* runs run_start, later run_move_max_hold_end */
@@ -233,8 +233,8 @@ static void on_failed(el_waiter *waiter, const el_error *err) {
 }
 
 /* Marks the hold as lost. If its time is over, that is the reason, even if the I/O thread finds
- * another one first: after a standstill it may read that the key is gone before it steps the
- * session. */
+ * another one first: after a standstill it may read that the key is gone before the session checks
+ * its hold deadline. */
 static void on_lost(el_waiter *waiter, el_loss loss) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int64_t left_us;

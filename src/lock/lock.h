@@ -83,8 +83,8 @@ void el_lock_unref(el_lock *lk);
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
 /* el_lock_hold returns the present state. In |left_us| it returns how many microseconds are left of
- * the hold; 0 unless the state is HELD. It sends no request, and takes a mutex only to record a
- * loss. @thread lua */
+ * the hold; 0 unless the state is HELD. Unless it finds a loss, it sends no request and takes no
+ * mutex. @thread lua */
 el_hold el_lock_hold(el_lock *lk, int64_t *left_us);
 
 /* el_lock_loss returns why the hold was lost; EL_LOSS_NONE: it was not. @thread any */
@@ -95,8 +95,8 @@ el_loss el_lock_loss(const el_lock *lk);
  * @thread any */
 void el_lock_read_proof_error(const el_lock *lk, el_error *err);
 
-/* el_lock_held_us returns for how many microseconds the lock has been held. Call it only after the
- * lock was granted. @thread any */
+/* el_lock_held_us returns how many microseconds ago the lock was granted. Call it only after the
+ * grant. @thread any */
 int64_t el_lock_held_us(const el_lock *lk);
 
 /* el_lock_set_max_hold has the hold end |max_hold_ms| from now, in place of any earlier limit.

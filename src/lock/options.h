@@ -46,9 +46,9 @@ typedef struct el_options {
   el_endpoint endpoints[EL_ENDPOINTS_MAX];
 } el_options;
 
-/* el_options_new checks and copies |given|. It returns NULL and |err| (invalid, nomem) if an
- * endpoint, a certificate or the token is malformed, or if a password or token would be sent
- * without TLS. @thread lua */
+/* el_options_new checks and copies |given|. It returns NULL and |err| if an endpoint, a file of TLS
+ * or the token is wrong, or a password or token would be sent in plain text although
+ * |allow_plaintext_auth| is false (invalid), or if there is no memory (nomem). @thread lua */
 el_options *el_options_new(const el_connect_options *given, el_error *err);
 
 /* el_options_free overwrites the secrets with zeros and frees |options|. @thread any */

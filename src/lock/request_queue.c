@@ -19,8 +19,8 @@ enum {
   BATCH_BYTES_MAX = 256 * 1024
 };
 
-/* Guarded writes have a kind of their own, because an early timeout of a batch leaves them with an
- * unknown outcome, while other requests are sent again. */
+/* Guarded writes with |may_be_slow| have a kind of their own, because an early timeout of a batch
+ * leaves them with an unknown outcome, while other requests are sent again. */
 enum { WRITES, GUARDED_WRITES, READS, BATCHERS };
 
 TAILQ_HEAD(request_list, el_request);
@@ -264,7 +264,7 @@ static void set_timeout(el_request *request, int64_t timeout_ms) {
 typedef struct election_read {
   el_request_queue *queue;
   size_t member;
-  uint64_t term; /* of the leader before, as far as known */
+  uint64_t term; /* the largest raft term that was known when it was sent */
 } election_read;
 
 static void on_election_read(void *arg, el_txn_answer *answer) {
@@ -299,10 +299,10 @@ static void send_election_read(el_request_queue *queue, el_bytes key,
 }
 
 /* During an election, a member leaves requests unanswered, and it never answers a write that it has
- * passed on to the leader before. But it answers a read as soon as there is a new leader. So while
- * no member answers, such a read stays at each member that the client has used, and its answer
- * calls the client back. Members that refuse requests answer at once, and are not asked each time.
- */
+ * passed on to the last leader. But it answers a read as soon as there is a new leader. So while
+ * the member in use has not answered since the failover, such a read waits there and at the member
+ * left last. Its answer may move the client to that member (el_channel_saw_leader). A member may
+ * also refuse the read at once, so a pause separates these reads. */
 static void await_leader(el_request_queue *queue, el_bytes key) {
   const el_channel *ch = el_auth_channel(queue->shared->auth);
   int64_t now_ms = el_now_ms();
@@ -348,7 +348,7 @@ static bool can_be_batched(const el_request *request) {
 }
 
 /* Tells whether two requests with the times |a_ms| and |b_ms| may share a batch, which has the
- * shorter time. An attempt longer than EL_CALL_MS counts as that. */
+ * shorter time. A time above EL_CALL_MS counts as EL_CALL_MS. */
 static bool is_same_time(int64_t a_ms, int64_t b_ms) {
   if (a_ms > EL_CALL_MS) a_ms = EL_CALL_MS;
   if (b_ms > EL_CALL_MS) b_ms = EL_CALL_MS;
@@ -481,9 +481,9 @@ void el_request_queue_send_ready(el_request_queue *queue) {
 static void on_timer(el_timer *timer) { (void)timer; }
 
 /* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
- * such timeouts. The first was shorter than el_channel_attempt_ms. The second was not, but etcd was
- * reached after the attempt was sent. (An attempt that ended early does show it, because the health
- * check found that the connection answers nothing.) */
+ * such timeouts. The first was shorter than el_channel_attempt_ms. The second took its whole time,
+ * but etcd was reached after the request was sent. (A request that ended early does show it: the
+ * health check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
@@ -493,8 +493,8 @@ static bool is_inconclusive(const el_request_queue *queue,
           (took_all && answer->sent_ms < queue->shared->contact.reached_ms));
 }
 
-/* Notes what |err|, with which a request or a lease call has ended, shows about the contact.
- * Another member may answer, and an etcd that is busy with passwords is alive. */
+/* Notes what |err|, with which a request or a lease call has ended, shows about the contact. It is
+ * no failure if another member may answer, or if etcd is alive, but busy with passwords. */
 static void note_contact(el_request_queue *queue, const el_error *err) {
   el_contact *contact = &queue->shared->contact;
   if (err->code != EL_UNAVAILABLE) {

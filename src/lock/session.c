@@ -83,7 +83,7 @@ static void keep_for_lock_delay(el_session *session, int64_t now_ms) {
   }
 }
 
-/* Tells why the holds expire if no error does: the first keepalive that has no answer yet. */
+/* Explains why the holds expire, in case no error does: a keepalive has no answer yet. */
 static void explain_silence(const el_session *session, int64_t now_ms,
                             el_error *err) {
   const el_session_lease *lease = &session->lease;
@@ -229,8 +229,8 @@ static int64_t interval_ms(const el_session *session, int64_t ttl_ms) {
                      ttl_ms / EL_RENEW_DIVISOR);
 }
 
-/* No longer counts the keepalives that were sent at |sent_ms| or earlier as unanswered. An answer
- * to one of them that still comes is a renewal as any other. */
+/* Stops counting the keepalives that were sent at |sent_ms| or earlier as unanswered. If an answer
+ * to one of them still comes, it is a renewal like any other. */
 static void end_keepalives(el_session_lease *lease, int64_t sent_ms) {
   int n = 0;
   while (n < lease->keepalives && lease->keepalives_ms[n] <= sent_ms)
@@ -240,7 +240,7 @@ static void end_keepalives(el_session_lease *lease, int64_t sent_ms) {
           (size_t)lease->keepalives * sizeof *lease->keepalives_ms);
 }
 
-/* Sends a keepalive. If it has to wait, notes why, for a loss of the holds. */
+/* Sends a keepalive. If it has to wait, notes why: this explains a later loss of the holds. */
 static void send_keepalive(el_session *session, int64_t now_ms) {
   el_session_lease *lease = &session->lease;
   el_error why = {.code = EL_UNAVAILABLE};

@@ -65,8 +65,8 @@ typedef enum el_session_state {
 /* el_session_end is how a lease has ended. */
 typedef enum el_session_end {
   EL_SESSION_END_EXPIRED, /* the lease is gone, after its TTL */
-  /* the lease was gone before its TTL was over: etcd did not keep the keys for as long as it had
-   * promised */
+  /* the lease is gone, or counts as gone, before its TTL was over: etcd may not have kept the keys
+   * for as long as it had promised */
   EL_SESSION_END_EARLY,
   /* given up by the client, which has revoked the lease, or revokes it in the background */
   EL_SESSION_END_CLOSED,
@@ -168,7 +168,7 @@ struct el_session {
   /* ---- the rest is for session.c, and to read ---- */
 
   el_session_lease lease;
-  /* Number of the present lease. Answers to calls for an earlier lease change nothing. */
+  /* Number of the present lease. Answers to calls for an earlier lease do not change |lease|. */
   unsigned generation;
   unsigned news;
   el_hold_deadline *published; /* the hold deadline that other threads read */
@@ -187,7 +187,7 @@ struct el_session {
   el_timer timer;
   el_keepalive *keepalive;
   /* The listed keys. A lease check reads the first key whose put has been answered. If there is
-   * none, it reads the first key. That key moves to the end. */
+   * none, it reads the first key. The key that is read moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys, n_held;
   /* leases that are revoked in the background */
@@ -221,7 +221,7 @@ bool el_session_is_over(const el_session *session);
 /* el_session_take_news returns the news since the last call, as EL_SESSION_NEWS bits. @thread io */
 unsigned el_session_take_news(el_session *session);
 
-/* el_session_need tells the session that an entry needs the lease. @thread io */
+/* el_session_need tells the session that a waiter needs a lease. @thread io */
 void el_session_need(el_session *session);
 
 /* el_session_set_unused tells the session that nothing needs the lease at the moment. If a put with

@@ -1,7 +1,7 @@
 /* task: what a Lua thread has the I/O thread do: a lock, a transaction, a status query, a watcher.
  *
- * Each of these embeds an el_task, which has what they share: the client, the references of both
- * threads, because either may be done with it first, and the events for which Lua waits. */
+ * Each of these embeds an el_task, which has what they share: the client, the events for which Lua
+ * waits, and a reference count, because either thread may be done with the task first. */
 #ifndef ETCDLOCK_LOCK_TASK_H
 #define ETCDLOCK_LOCK_TASK_H
 

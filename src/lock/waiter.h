@@ -4,6 +4,7 @@
  *      |          |           |
  *      |          |           +-> OUT: lost, or the key was handed off, shared or lingers
  *      +----------+-> OUT: failed
+ *                 +-> WAITING: the lease has ended
  *
  * An el_lock embeds its el_waiter. The local queues are below lock.h and may not include it, so
  * they report to the el_lock by function pointers. */
