@@ -46,9 +46,9 @@ struct el_request {
   /* The request writes, and has several keys, whose permissions may differ. It must not be in a
    * batch, because some versions of etcd would check only one of them (batch.c). */
   bool is_unbatched;
-  /* An attempt may last until |deadline_ms|, and with a single member the health check does not
-   * cancel it (net/call.h). The request is not sent again, so a slow answer is better than an early
-   * timeout, after which the outcome is unknown. */
+  /* Unless etcd is unreachable, the request may take until |deadline_ms|, and with a single member
+   * the health check does not cancel it (net/call.h). The request is not sent again, so a slow
+   * answer is better than an early timeout, after which the outcome is unknown. */
   bool may_be_slow;
 
   /* Set by the request queue. */

@@ -98,8 +98,8 @@ el_write_action el_write_order_take_answer(el_write_order *order,
                                            bool is_held, bool puts_order_key);
 
 /* el_write_order_give_up notes that the caller no longer waits for the answer to the request in
- * flight. Returns true if the write itself was not sent, so that it is never applied. The caller
- * calls el_write_order_end next. @thread any */
+ * flight. Returns true if that was a touch, so that the write is never applied. The caller calls
+ * el_write_order_end next. @thread any */
 bool el_write_order_give_up(el_write_order *order);
 
 /* el_write_order_end ends the write in progress, after a REPORT action or because it is given up.
