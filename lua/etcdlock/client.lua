@@ -343,7 +343,7 @@ end
 -- @table stats
 -- @tfield count enqueues requests that create a key in a queue
 -- @tfield count tries requests that try to take a lock without a wait
--- @tfield count looks requests that read a queue, or wait for the end of an election
+-- @tfield count looks requests that read a queue, or wait until etcd has elected a leader
 -- @tfield count deletes requests that delete a key
 -- @tfield count lease_checks requests that check that the lease is alive
 -- @tfield count keepalives keepalives of leases

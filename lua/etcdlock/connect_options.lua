@@ -82,12 +82,12 @@ end
 --   `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in
 --   `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any
 --   option of TLS is given. The client begins with the first address, and goes on in this order
---   until one answers: behind each address that does not answer, the first lock comes 1.2 s
+--   until one answers. For each address before it that does not answer, the first lock comes 1.2 s
 --   later
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
---   deletes its keys after that time and the `lock_delay`. It should be at least four times what an
---   answer of etcd takes, and eight times (sixteen with one endpoint) to outlive a member or
---   connection that hangs ([slow etcd](production.md#how-slow-etcd-may-be))
+--   deletes its keys after that time and the `lock_delay`. The TTL should be at least four times
+--   what an answer of etcd takes, and eight times (sixteen with one endpoint) to outlive a member
+--   or connection that hangs ([slow etcd](production.md#how-slow-etcd-may-be))
 -- @tfield[opt=0] seconds lock_delay [lock delay](#lock-delay) of all locks of the client, 0 to 300
 -- @tfield[opt="no limit; in nginx 5"] seconds timeout default of the option `timeout` of a lock
 --   call; `math.huge`: no limit
@@ -126,8 +126,8 @@ end
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
 --   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
 --   able to write there
--- @tfield[opt="standard error (nginx: error log): `lost`, `leaked`, `permits_differ`"] logger log
---   function that is called with each [event](observability.md#the-log)
+-- @tfield[opt="some events, on standard error; in nginx in the error log"] logger log function that
+--   is called with each [event](observability.md#the-log)
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the further events and logs their number
 -- @tfield[opt=none] patterns metrics how locks are [labelled](observability.md#metrics) in

@@ -129,8 +129,8 @@ function M.with_lock(name, opts, fn)
 end
 
 --- Joins several results of `client:metrics` into one page. Values with the same name and labels
--- are added up. Exceptions: of ages the largest counts, of `etcdlock_leader_known` the smallest,
--- and of the times of sessions the smallest, without the 0 of a client that has no session.
+-- are added up, with these exceptions: the largest age counts, the smallest
+-- `etcdlock_leader_known`, and the smallest time of a session (not the 0 of a client without one).
 -- `etcdlock_build_info` stays 1.
 -- @tparam {string,...} texts
 -- @treturn string
@@ -141,8 +141,8 @@ end
 
 --- Returns the stack traceback of the last error that left a function run by a `with_lock` call.
 -- etcdlock records this traceback before Lua 5.4, and in coroutines, because the stack no longer
--- exists when the caller catches the error. In Lua 5.4 outside coroutines the stack still exists,
--- so nothing is recorded.
+-- exists when the caller catches the error. From Lua 5.4 on, outside coroutines, the stack still
+-- exists, so nothing is recorded.
 -- @function traceback
 -- @treturn string|nil nil if no traceback was recorded
 -- @fail never
@@ -168,7 +168,7 @@ M.traceback = coroutines.get_traceback
 -- @field unavailable etcd is unreachable, or did not answer in time; for a write also: etcd may
 --   have applied it
 -- @field unauthenticated etcd requires a user, a client certificate, or a valid password or token
--- @field denied the user lacks the permission, or etcd requires a client certificate
+-- @field denied the user lacks the permission, or a proxy answers with the HTTP status 403
 -- @field no_space etcd's database is full, and the lock was not taken
 -- @field invalid a value is not allowed, or etcd rejects the request
 -- @field conflict another cluster answers than at first, or the cluster was wiped or restored from

@@ -155,7 +155,7 @@ function Lock:mode()
 end
 
 --- Returns the lock's key in etcd.
--- @treturn string for a `multi_lock`: the key of its first name
+-- @treturn string the key; for a `multi_lock`, that of its first name
 -- @fail never
 function Lock:key()
   return self._core:key()
@@ -324,10 +324,10 @@ end
 -- ---- loss ----
 
 --- Registers a function that is called once if the lock is lost. The function never runs by itself
--- or on another thread, but in a later call of the same client: `held` or `check` of a lost lock,
--- any call that takes a lock, or a call that waits in an event loop, or blocks for more than 0.2 s
--- (not for a release, and not `client:close`). If the lock is lost already, `on_lost` runs the
--- function at once.
+-- or on another thread, but in a later call of the same client: `held`, `check` or `wait_lost` of a
+-- lost lock, any call that takes a lock, or a call that waits in an event loop, or blocks for more
+-- than 0.2 s (not for a release, and not `client:close`). If the lock is lost already, `on_lost`
+-- runs the function at once.
 --
 -- Such a call runs the `on_lost` functions of all lost locks. The locks come in the order in which
 -- their first functions were registered. If a function raises an error, the call runs the remaining

@@ -271,8 +271,9 @@ function Observer:__call()
 end
 
 --- Closes the observer: every later `next` fails with `closed`, also one that waits now. `close`
--- may be repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also
--- after `break`. In other versions of Lua the observer is closed when Lua collects it.
+-- may be repeated. From Lua 5.4 on, Lua closes the observer at the end of `for … in
+-- election:observe() do`, also after `break`. In earlier versions the observer is closed when Lua
+-- collects it.
 -- @treturn true
 -- @fail never
 function Observer:close()

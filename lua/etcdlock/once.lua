@@ -285,8 +285,8 @@ end
 -- @treturn[2] false there was nothing to do
 -- @treturn[2] string message, which says when and where `fn` has run
 -- @treturn[2] run the recorded run
--- @fail as client:lock, not_held: followed by true and the results if `fn` has run; `invalid` also
---   if the record is not valid, or is more than one period ahead of this machine's clock; `denied`
+-- @fail as client:lock, not_held: if `fn` has run, true and its results follow; `invalid` also if
+--   the record is not valid, or is more than one period ahead of this machine's clock; `denied`
 --   also if the user may not read and write the record; `not_held` if `fn` unlocked the lock
 -- @raise an error of `fn`, the same object
 function M:once(name, period, opts, fn)
@@ -315,9 +315,9 @@ end
 -- @tfield string name name of the lock, without the client's prefix
 -- @tfield time started time at which `client:once` was called, or etcdlock started, before the wait
 --   for the lock. It decides to which period the run belongs
--- @tfield time ended time at which the run ended. etcdlock 0.2.0 has not recorded it: then
---   `started`
--- @tfield[opt] seconds seconds how long the run took; missing if etcdlock 0.2.0 has recorded it
+-- @tfield time ended time at which the run ended; if etcdlock 0.2.0 has recorded the run, `started`
+-- @tfield[opt] seconds seconds how long the run took; missing if etcdlock 0.2.0 has recorded the
+--   run
 -- @tfield string host host name of the machine that has recorded the run. All times are by its
 --   clock
 -- @tfield count pid process ID of the client

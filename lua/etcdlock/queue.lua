@@ -369,9 +369,9 @@ end
 -- `owner`, `lock_delay`) are missing for a candidate of an election, and if another kind of client
 -- wrote the key.
 --
--- A client has one entry for each mode, however many of its owners wait. It has several entries for
--- readers that do not share a key, up to `n` for a semaphore, and one for each multi-lock and each
--- candidate.
+-- A client has one entry for each mode, however many of its owners wait, and may have a second one
+-- while the first is being deleted. It has several entries for readers that do not share a key, up
+-- to `n` for a semaphore, and one for each multi-lock and each candidate.
 -- @table entry
 -- @tfield[opt] boolean held true: the entry holds the lock; false: the entry waits; nil: unknown.
 --   It is unknown only for a multi-lock that is first in this queue, if its other names, or the

@@ -169,8 +169,8 @@ local function take_pause_lock()
   return pause_lock
 end
 
---- Makes the private etcd stand still until `testing.resume`. Call that in `after_each`: otherwise
--- an error after the pause also stops the next test. Calls take as long as in any outage,
+--- Makes the private etcd stand still until `testing.resume`. Call `resume` in `after_each`:
+-- otherwise an error after the pause also stops the next test. Calls take as long as in any outage,
 -- `lock:put` 5 s for example. `testing.outage` takes no time.
 -- @treturn true
 -- @fail never
@@ -301,8 +301,8 @@ end
 --   `unavailable`, the code of an unknown outcome
 -- @field locked a try found that the lock is taken
 
---- Calls `fn`. The call number `nth` of the kind `call` in it ends with `outcome`; the others do
--- what they always do.
+--- Calls `fn`, and makes the `nth` call of `call` in it end with `outcome`. All other calls do what
+-- they always do.
 -- @tparam string call a [call that may fail](testing_your_code.md#5-one-failure), such as
 --   `lock:put`
 -- @tparam outcome outcome
@@ -390,9 +390,10 @@ end
 -- so on. After each run, `is_right` tells whether the data are right.
 --
 -- `is_right` gets the results of `fn` as `pcall` returns them: true and the results, or false and
--- the error. If the data are wrong, or are not what `fn` has returned, it raises an error, returns
--- false, or returns nil and a message. A lock that is still held after that is a fault, too: `fn`
--- has forgotten it, perhaps on the path of a failure. It is unlocked before the next run.
+-- the error. If the data are wrong, or are not what `fn` has returned, `is_right` must raise an
+-- error, return false, or return nil and a message. A lock that is still held afterwards is a
+-- fault, too: `fn` has forgotten it, perhaps on the path of a failure. It is unlocked before the
+-- next run.
 --
 -- `fn` first brings the data into their initial state, by a client of `testing.connect`, whose
 -- calls do not fail. `fn` must make the same calls in each run, up to the one that fails.

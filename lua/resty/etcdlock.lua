@@ -38,7 +38,8 @@ end
 --- The options of `new`.
 -- @table resty_options
 -- @tfield[opt=30] seconds exptime time after which a lock ends by itself; 0: it does not
--- @tfield[opt=5] seconds timeout time to wait, at most `exptime`; 0 or less: do not wait
+-- @tfield[opt=5] seconds timeout time to wait; a given time is cut to `exptime`; 0 or less: do not
+--   wait
 -- @tfield[opt="that of the module"] client client a client of etcdlock
 -- @tfield[opt] any step ignored, because waiters do not poll
 -- @tfield[opt] any ratio ignored
@@ -192,7 +193,8 @@ end
 
 --- Sets the time at which the lock ends by itself.
 -- @function resty_lock:expire
--- @tparam[opt=exptime] seconds time time from now; 0: the lock does not end by itself
+-- @tparam[opt=exptime] seconds time time from now, `exptime` if left out; 0: the lock does not end
+--   by itself
 -- @treturn true
 -- @fail text `unlocked`, or another message
 function M.expire(self, time)
