@@ -27,7 +27,8 @@ void el_terminal_set_group(pid_t group);
 
 /* el_job_stop stops this process, or its whole process group if |is_group|, as Ctrl-Z does by
  * default. Returns true after SIGCONT has continued the process. Returns false at once if the
- * kernel does not stop the process, because no shell could continue it. @thread lua */
+ * kernel does not stop the process: if its group is orphaned, no shell could continue it.
+ * @thread lua */
 bool el_job_stop(bool is_group);
 
 #endif

@@ -113,7 +113,7 @@ static const struct {
     {GRPC_FAILED_PRECONDITION, "authentication is not enabled",
      EL_UNAUTHENTICATED, DEFINITE | AUTH_OFF, NULL},
     {GRPC_UNAVAILABLE, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE, NULL},
-    /* The same since etcd 3.6. */
+    /* The same error since etcd 3.6. */
     {GRPC_FAILED_PRECONDITION, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE,
      NULL},
     /* The member says so only if there is another leader (newLeader in etcdserver/raft.go). */
@@ -152,8 +152,8 @@ static const struct {
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,
      "the endpoint is not an etcd v3 client port"},
-    /* A proxy limits what a client may send in a call. If it has begun to answer, it can only end
-     * the call. It may have another reason for that. */
+    /* A proxy may limit what a client sends in a call. If it has begun to answer, it can only end
+     * the call, and it may do so for another reason, too. */
     {GRPC_UNKNOWN, "status: 413", EL_INVALID, DEFINITE | OVER_LIMIT,
      "raise the proxy's limit of a request body (nginx: client_max_body_size)"},
     {GRPC_INTERNAL, "RST_STREAM", EL_UNAVAILABLE, RETRIABLE | OVER_LIMIT, NULL},

@@ -18,7 +18,7 @@ typedef enum el_code {
   EL_DEADLOCK,        /* the wait could never end */
   EL_NOT_HELD,        /* the lock is not held, or not with this token */
   EL_LOST,            /* a hold was lost, or the key of a waiter was deleted */
-  EL_CANCELLED,       /* the caller cancelled the wait */
+  EL_CANCELLED,       /* the caller gave up the wait or the transaction */
   EL_CLOSED,          /* the client is closed */
   EL_UNAVAILABLE,     /* etcd cannot be reached, or cannot answer now */
   EL_UNAUTHENTICATED, /* etcd requires a user, or rejects this one */
@@ -37,8 +37,7 @@ typedef enum el_code {
  * EL_OK, the call succeeded, and the other fields have no meaning. */
 typedef struct el_error {
   el_code code;
-  /* etcd has certainly not applied the request, and will not apply it; false: it may have applied
-   * it */
+  /* etcd has certainly not applied the request, and never will; false: it may have, or may yet */
   bool is_definite;
   bool is_retriable;  /* the same request may succeed later */
   bool is_lease_gone; /* etcd does not know the lease (any more) */
@@ -91,7 +90,8 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...)
 
 /* el_error_from_status fills |err| for a gRPC call that failed. |status| is the gRPC status number.
  * |details| is the text that came with it, from the server or from gRPC, and not NULL. |endpoint|
- * is the address of the member. The table |rules| in error.c decides. @thread any */
+ * is the address of the member. The code and the properties come from the table |rules| in error.c.
+ * @thread any */
 void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint);
 

@@ -11,7 +11,7 @@
 /* ---- characters that must not be shown ----
  *
  * The name of a lock may come from a user of the program. A raw newline in the name would forge a
- * line in a log, and terminals obey other control characters. ../lua/etcdlock/text.lua escapes the
+ * line in a log, and terminals obey other control characters. lua/etcdlock/text.lua escapes the
  * same characters in messages that Lua makes. */
 
 enum { ESCAPED_LEN = 4 }; /* \x0a: the escape of one byte */

@@ -28,35 +28,35 @@ enum {
   /* How often the time for an answer may double: 16 times 0.6 s is longer than etcd's own limit of
    * 7 s (ReqTimeout in server/config). Rows: rtt 1500; keepalives are late. */
   EL_ANSWER_DOUBLINGS = 4,
-  /* The longest time that one answer counts as in the estimate. Otherwise a process that stood
+  /* The longest time with which one answer counts in the estimate. Otherwise a process that stood
    * still for 20 s would wait as long for a member that hangs. */
   EL_SAMPLE_MOST_ANSWERS = 2,
   /* One attempt of a call may take this long, because a call to a member that answers other calls
    * is only slow. A member that answers none is left after one time for an answer. Row: 3
    * members, disk 700 ms, busy. */
   EL_ATTEMPT_ANSWERS = 5,
-  /* An attempt to connect: two round trips, and four with TLS, whose handshake also needs the
-   * processors of both sides. If a packet of an attempt is lost, the kernel repeats it after 1 s,
-   * and again after 2 s more. A new attempt sends a packet at once, so EL_ALONE_FACTOR does not
-   * apply. Rows: rtt 700 and more. */
+  /* The time for an attempt to connect, which takes two round trips, and four with TLS, whose
+   * handshake also needs the processors of both sides. If a packet of an attempt is lost, the
+   * kernel repeats it after 1 s, and again after 2 s more. A new attempt sends a packet at once, so
+   * EL_ALONE_FACTOR does not apply. Rows: rtt 700 and more. */
   EL_CONNECT_ANSWERS = 2,
   EL_CONNECT_TLS_ANSWERS = 4,
   /* The longest time of an attempt. gRPC cannot be shut down while an attempt is under way, so a
    * client that is closed may keep its thread for so long. */
   EL_CONNECT_MOST_MS = 10000,
   /* How long a name server may take. Then the addresses known so far are used, because some name
-   * servers never answer for IPv6; if there is none, it is asked again, because the question may
-   * have been lost. */
+   * servers never answer for IPv6. If no address is known, the name server is asked again, because
+   * the question may have been lost. */
   EL_NAME_MS = 1500,
   /* The same in the attempt after a short one that found no address, so that the second name server
    * can answer: the resolver asks that server after 5 s, and gRPC lets the resolver look at the
    * clock once a second. */
   EL_NAME_LONG_MS = 8000,
-  /* How long a failed call counts against its member: until then, failed requests are not repeated
+  /* How long a failed call counts against its member: for so long, failed requests are not repeated
    * at once there. Then the member's gRPC channel is made anew if it has failed to connect. */
   EL_FAILED_MS = 300,
   /* How long etcd may take to answer a ping of HTTP/2, and for how long the answer to a read shows
-   * that etcd is alive and busy with passwords. With 200 clients whose passwords it computed, it
+   * that etcd is alive and busy with passwords. With 200 clients whose passwords it hashed, it
    * took 8 s (`make fleets`). */
   EL_BUSY_MS = 20000,
   /* How long an Authenticate may take: with 200 clients on a busy machine the last one took 28 s
@@ -75,8 +75,8 @@ enum {
   /* The pause before a request is sent again at once, for example to another member. Without it,
    * two members that refuse at once would be asked thousands of times a second. */
   EL_AT_ONCE_MS = 10,
-  /* The pause after a refusal that an operator has to remove, for example of a permission. It costs
-   * etcd one request a second. */
+  /* The pause after a refusal whose cause an operator has to remove, for example a missing
+   * permission. It costs etcd one request a second. */
   EL_REFUSED_MS = 1000,
   /* How long a call without a limit of its own may take: longer than an election (EL_ELECTION_MS).
    */
@@ -93,8 +93,8 @@ enum {
 /* ---- a lease ---- */
 
 enum {
-  /* A keepalive is sent every TTL/3, as by etcd's clients. If less than EL_ELECTION_MS and the time
-   * for an answer would be left of the hold by then, it is sent earlier, but not before TTL/5.
+  /* A keepalive is sent every TTL/3, as by etcd's clients. If less than EL_ELECTION_MS plus the
+   * time for an answer would be left of the hold by then, it is sent earlier, but not before TTL/5.
    * Otherwise a hold would not outlive the loss of the leader just before a keepalive. Rows: votes
    * are split; leaders stand still. */
   EL_RENEW_DIVISOR = 3,
@@ -110,19 +110,20 @@ enum {
    * loss. */
   EL_SLOW_DIVISOR = 4,
   EL_RENEW_SLOW_DIVISOR = 10,
-  /* A hold begins only if an answer may come before it ends, or TTL/2 is left: even if answers stay
-   * slow, the lock must be granted. Rows: disk 700 ms, rtt 700 and more, TTL 5: etcd then answers
-   * reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were lost. */
+  /* A hold begins only if more time is left of it than an answer may take, or more than TTL/2: a
+   * lock must be granted even if answers stay slow. Rows: disk 700 ms, rtt 700 and more, TTL 5:
+   * etcd then answers reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were
+   * lost. */
   EL_PROOF_DIVISOR = 2,
   /* A TTL needs at least this many round trips: a proof takes two, and the answer to a packet that
    * was lost comes one or two round trips later. */
   EL_TTL_ANSWERS = 4,
   /* Waits fail if answers have taken too long for the TTL, and no hold was proven, for this many
-   * TTLs. A disk may be busy for a while only. Rows: as before. */
+   * TTLs. A disk may be busy for a while only. Rows: as for EL_PROOF_DIVISOR. */
   EL_UNPROVEN_TTLS = 4,
-  /* Between keepalives that were not proven, or whose member or leader was left: an election takes
-   * 1 s or longer, so the new leader renews the lease soon, at four requests a second. Rows:
-   * leaders stand still, rtt 100 and 200. */
+  /* The time from a keepalive that is not proven, or whose member or leader was left, to the next
+   * one: an election takes 1 s or longer, so the new leader renews the lease soon, at four requests
+   * a second. Rows: leaders stand still, rtt 100 and 200. */
   EL_REPROVE_MS = 250,
   /* A sight of a key counts as fresh for so long, but only while TTL/2 is left of the hold. A key
    * is read again before a grant if it was not seen for so long: an admin may have deleted it. */
@@ -152,19 +153,20 @@ enum {
   /* By how much later than at its limit gRPC may end an attempt to connect. gRPC's timers are due
    * within milliseconds; the rest is for a busy machine. */
   EL_CONNECT_MARGIN_MS = 100,
-  /* the part of a connection's time that counts as the time of an answer: it is two round trips,
-   * but only one if a proxy accepts it */
+  /* Half of the time to connect counts as the time of an answer: to connect takes two round trips,
+   * or only one if a proxy accepts the connection. */
   EL_CONNECTION_DIVISOR = 2,
-  /* Between two looks whether the connection that a call waits for is there. Ten
-   * looks are in the least time for an answer. */
+  /* Between two looks whether the connection that a call waits for is there: twelve in the least
+   * time for an answer. */
   EL_LOOK_MS = 50,
   /* How long a diagnosis of a failed connection may take. It is short, because errors may wait for
    * its result. */
   EL_DIAGNOSIS_MS = 1000,
-  /* At least between the starts of two diagnoses of a member, each of which is a thread and a
-   * connection; for how long a cause is reported: longer than that and a diagnosis together, so
-   * that a lasting cause is always known. */
+  /* The least time between the starts of two diagnoses of a member: each costs a thread and a
+   * connection. */
   EL_DIAGNOSE_EVERY_MS = 2000,
+  /* How long a cause is reported: longer than EL_DIAGNOSE_EVERY_MS plus EL_DIAGNOSIS_MS, so that
+   * the next diagnosis ends before that. */
   EL_CAUSE_MS = 5000,
   /* How long the end of a channel waits for the threads of its diagnoses. They end at once, unless
    * they are in a call of the resolver. */
@@ -174,8 +176,8 @@ enum {
 /* ---- passwords ---- */
 
 enum {
-  /* The longest pause before the next Authenticate. It doubles with each one in a row that was in
-   * vain, up to 8 s. The pause is a random part of it. Row of `make fleets`: start-90. */
+  /* The longest pause before the next Authenticate. It doubles with each Authenticate in a row that
+   * was in vain, up to 8 s. The pause is a random part of it. Row of `make fleets`: start-90. */
   EL_LOGIN_PAUSE_MS = 250,
   EL_LOGIN_DOUBLINGS = 5,
   /* For how long calls fail without a request after etcd has refused Authenticate. Otherwise many
@@ -198,11 +200,11 @@ enum {
   /* The longest wait of a batch for the answer to the one before. A member that hangs must not
    * delay requests that another could answer. */
   EL_BATCH_WAIT_MS = 100,
-  /* The largest difference between the times that requests of a batch have left. The batch ends
-   * when the first of them does, so more would give up the others too early. */
+  /* The largest difference between the remaining times of the requests of a batch. The batch has
+   * the shortest of them, so a larger difference would end the others too early. */
   EL_BATCH_SPREAD_MS = 500,
-  /* For how long no batch is sent after an answer was too large, or etcd had no space: the quota
-   * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
+  /* For how long no batch is sent after the answer to a batch was too large, or etcd had no space:
+   * the quota check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
   EL_UNBATCHED_MS = 10000,
   /* A hold that lasts longer watches its own key; a shorter one saves the watch. (A hold that was
    * handed off watches it at once.) */
