@@ -1,9 +1,9 @@
 /* call: one unary call, bytes in and bytes out.
  *
  * A call is one batch of all six operations of a client. The batch completes once, when the call is
- * over. Its success flag is always set, so only the status tells how the call ended. Everything
- * that the batch points to lives in the struct |call| until the batch completes. A batch that gRPC
- * core refuses never completes. Then a command ends the call. */
+ * over. Its success flag is always set, so only the status tells how the call ended. gRPC core
+ * takes over the message; all else that the batch points to lives in the struct |call| until the
+ * batch completes. A batch that gRPC core refuses never completes. Then a command ends the call. */
 #include "net/call.h"
 
 #include <grpc/byte_buffer.h>

@@ -67,7 +67,7 @@ struct el_channel {
   member_state *members;
   size_t n;
   size_t current;   /* the member in use */
-  bool is_doubtful; /* it has not answered since another was left */
+  bool is_doubtful; /* see el_channel_is_doubtful */
   size_t left;      /* see el_channel_left_member */
   /* the term in which el_channel_saw_leader last called the client back */
   uint64_t called_term;
@@ -121,7 +121,7 @@ static bool mutate_fd(int fd, socket_mutator *mutator) {
    * other one has set. */
   atomic_store(&mutator->attempt_ms, el_now_ms());
   if (!atomic_load(&mutator->blocks)) return true;
-  /* A channel makes one attempt after the other, so its previous attempt has ended. */
+  /* A channel of gRPC 1.51 makes one attempt after the other, so its previous attempt has ended. */
   atomic_store(&mutator->attempt_ms, 0);
   return false;
 }
@@ -210,10 +210,10 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_DISABLE_CLIENT_AUTHORITY_FILTER, 1),
       /* By default gRPC tries to connect for 20 s, which is longer than the default TTL. The "min
        * reconnect backoff" is in fact the time limit of an attempt, unless the backoff is longer.
-       * After the first attempt, gRPC changes the backoff at random by up to a fifth, up or down.
-       * The backoff counts from the start of an attempt. on_recreate drops the channel about
-       * EL_FAILED_MS after a call has failed. So gRPC makes a second attempt only if the backoff
-       * ends before that. */
+       * After the first attempt, gRPC changes the backoff at random by up to a fifth, up or down,
+       * so 5/6 of the limit never exceed it. The backoff counts from the start of an attempt.
+       * on_recreate drops the channel about EL_FAILED_MS after a call has failed. So gRPC makes a
+       * second attempt only if the backoff ends before that. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, backoff_ms),
@@ -226,7 +226,7 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
       /* By default gRPC waits for a name server for up to 120 s, and asks again after 5 s, 11 s and
-       * 20 s. An attempt that ends sooner is followed by another. */
+       * 20 s. If an attempt ends sooner, the next one asks at once. */
       INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, dns_ms),
       {.type = GRPC_ARG_POINTER,
        .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
@@ -301,7 +301,7 @@ static void drop_channel(member_state *at) {
 }
 
 /* Tells whether the attempt to connect took longer than an answer may take. A refused connection
- * does not: it says nothing about how slow the other members are. */
+ * takes less, and says nothing about how slow the other members are. */
 static bool took_long(const member_state *at) {
   return at->connecting_since_ms != 0 &&
          el_now_ms() >=
@@ -313,7 +313,8 @@ static bool has_address(const member_state *at) {
   return atomic_load(&at->mutator->attempt_ms) != 0;
 }
 
-/* If no address was found in the time for it, gives the next attempt the other time. */
+/* If no address was found in time, gives the next attempt the other limit, EL_NAME_MS or
+ * EL_NAME_LONG_MS. */
 static void note_dns(const member_state *at) {
   if (!has_address(at)) at->ch->is_dns_slow = at->dns_ms == EL_NAME_MS;
 }
@@ -408,10 +409,9 @@ static bool is_livelier(const member_state *a, const member_state *b) {
   return is_a_vain ? a->vain_ms < b->vain_ms : a->heard_ms > b->heard_ms;
 }
 
-/* Returns the member to use next: the first by is_livelier, except the current one, to which no
- * attempt to connect is under way. If the client is still connecting to the current one, a
- * connected member that was not tried in vain comes first. If no other member can be used, returns
- * the current one. */
+/* Returns the member to use next: of the other members to which no attempt to connect is under way,
+ * the first by is_livelier. If the client is still connecting to the current one, a connected
+ * member that was not tried in vain comes first. If neither exists, returns the current one. */
 static size_t next_member(const el_channel *ch) {
   bool is_waiting = is_connecting(&ch->members[ch->current]);
   size_t found = ch->current;
@@ -456,9 +456,10 @@ static bool is_overtaken(el_health *health) {
          !is_vain(&ch->members[next]) && el_channel_is_connected(ch, next);
 }
 
-/* An attempt to connect has its own limit. While it is under way, another member is tried; but if
- * the client is connecting to all of them, it waits. Once connected, the member gets the time for
- * an answer again: more if the connection took long. */
+/* Tells whether the member in use is to be left when its time for an answer has passed. An attempt
+ * to connect has its own limit: while one is under way, the member is left for another one, unless
+ * the client is connecting to all of them. If the member has just been connected, it gets the time
+ * for an answer again: more if the connection took long. */
 static bool is_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   member_state *at = &ch->members[ch->current];
@@ -478,7 +479,7 @@ typedef enum leave_sign {
   /* the attempt to connect takes longer than an answer, or another member is connected */
   SIGN_LATE,
   SIGN_LATE_KEEPALIVE, /* calls are answered, but a keepalive was not */
-  /* a connection has failed, or the member has refused a call, for example without a leader */
+  /* a connection has failed, or the member has refused a call: for example, it has no leader */
   SIGN_FAILED
 } leave_sign;
 
@@ -694,13 +695,13 @@ void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
   el_health_call_ended(&ch->health, call, is_answered && member == ch->current);
 }
 
-/* Sends again what is in flight: it may be lost with the leader before. */
+/* Has the calls in flight sent again, because they may be lost with the previous leader. */
 static void restart_with_leader(el_channel *ch) {
   el_failover_listener *listener;
   el_health_restart(&ch->health);
   for (size_t i = 0; i < ch->n; i++) {
     ch->members[i].is_renewing_late =
-        false; /* the leader before was at fault */
+        false; /* the previous leader was at fault */
   }
   TAILQ_FOREACH(listener, &ch->listeners, link) {
     if (listener->on_new_leader != NULL) listener->on_new_leader(listener);
@@ -718,8 +719,8 @@ uint64_t el_channel_term(const el_channel *ch) { return ch->term; }
 
 size_t el_channel_left_member(const el_channel *ch) { return ch->left; }
 
-/* Uses |member| again, which has shown a new leader, unless the member in use has answered. Returns
- * whether it does. */
+/* Uses |member|, which has shown a new leader, unless the member in use has answered since the last
+ * failover. Returns whether |member| came into use. */
 static bool call_back(el_channel *ch, size_t member, const el_error *cause) {
   if (member == ch->current || !ch->is_doubtful) return false;
   use(ch, member, cause);
@@ -780,7 +781,7 @@ static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
 }
 
 /* Starts a diagnosis of the member, unless one is under way or began less than EL_DIAGNOSE_EVERY_MS
- * ago. gRPC does not promise its texts, so its words for a failed connection are not used. */
+ * ago. gRPC does not promise its texts, so they cannot tell the cause reliably. */
 static void diagnose(member_state *at) {
   int64_t now = el_now_ms();
   if (at->diagnosis != NULL ||
@@ -850,7 +851,7 @@ static void explain(el_channel *ch, member_state *at, el_error *err) {
     *err = at->cause;
     err->is_unsent = is_unsent;
     err->is_retriable = !is_hopeless(ch);
-    /* another member may answer, so this is no answer yet */
+    /* a retry may succeed, so the code of the cause would be too final */
     if (err->is_retriable) err->code = EL_UNAVAILABLE;
     err->is_definite = is_unsent && !err->is_retriable;
   }
@@ -883,14 +884,14 @@ void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
   is_called_back = err->has_new_leader && call_back(ch, member, err);
   if (!err->is_unanswered && member == ch->current &&
       el_channel_is_connected(ch, member)) {
-    /* The member refuses the request, but is not silent. During an election the client returns to
-     * it, and not to a member that it has to connect to. */
+    /* The member refuses the request, but is not silent. Because this is noted, the client returns
+     * to it during an election, and not to a member that it has to connect to. */
     el_health_heard(&ch->health);
     heard(at);
     if (err->has_new_leader &&
         (is_called_back || at->failed_until_ms <= el_now_ms())) {
       at->failed_until_ms = el_now_ms() + EL_FAILED_MS;
-      err->has_other_member = true; /* this one, too */
+      err->has_other_member = true; /* this member may answer now */
       restart_with_leader(ch);
       return;
     }

@@ -2,7 +2,7 @@
  *
  * There is one gRPC channel per member. All streams, and all calls but those to a numbered member
  * (pinned_member in call.h), go to one member, the member in use. So if this member does not
- * answer, or is cut off from the other members, all of them leave it together. If a call fails
+ * answer, or is cut off from the others, all streams and calls leave it together. If a call fails
  * because of the member in use, the channel fails over: the next member becomes the one in use.
  * Then the channel calls its listeners, for example the owners of streams.
  */
@@ -25,7 +25,7 @@ typedef struct el_channel el_channel;
 typedef struct el_failover_listener el_failover_listener;
 struct el_failover_listener {
   void (*on_failover)(el_failover_listener *listener, const el_error *cause);
-  /* another leader was elected; NULL: it does not matter */
+  /* called when another leader was elected; NULL: the owner need not know */
   void (*on_new_leader)(el_failover_listener *listener);
   TAILQ_ENTRY(el_failover_listener) link;
 };
@@ -89,27 +89,28 @@ bool el_channel_is_healthy(const el_channel *ch);
  * told. @thread io */
 void el_channel_saw_term(el_channel *ch, uint64_t term);
 
-/* el_channel_patience returns how long answers take. @thread io */
+/* el_channel_patience returns the estimate of how long answers take. @thread io */
 const el_patience *el_channel_patience(const el_channel *ch);
 
 /* el_channel_note_answer tells that |member| has taken |took_ms| to answer a call that the health
  * check leaves out. If that was long, other answers may take long, too. @thread io */
 void el_channel_note_answer(el_channel *ch, size_t member, int64_t took_ms);
 
-/* el_channel_is_doubtful tells whether another member was left for the one in use, and this one has
- * not answered since. @thread io */
+/* el_channel_is_doubtful tells whether the member in use has not answered since the last failover.
+ * Before the first failover it returns false. @thread io */
 bool el_channel_is_doubtful(const el_channel *ch);
 
 /* el_channel_term returns the largest raft term of an answer; 0: none has come. @thread io */
 uint64_t el_channel_term(const el_channel *ch);
 
-/* el_channel_left_member returns the member that was left last, if it was silent; otherwise the one
- * that was used then. @thread io */
+/* el_channel_left_member returns the member that was left last, if it was silent or late. If it had
+ * failed, returns the member that came into use in its place. @thread io */
 size_t el_channel_left_member(const el_channel *ch);
 
 /* el_channel_saw_leader records that |member| has answered a read that needs a leader, in the raft
- * term |term|. If this is a later term than |old_term|, the largest known one when the read was
- * sent, and el_channel_is_doubtful, |member| is used from now on. @thread io */
+ * term |term|. |old_term| is the largest term that was known when the read was sent; 0: none. If
+ * |term| is later than a known |old_term|, and el_channel_is_doubtful, |member| is used from now
+ * on; at most once a term. @thread io */
 void el_channel_saw_leader(el_channel *ch, size_t member, uint64_t old_term,
                            uint64_t term);
 

@@ -211,7 +211,7 @@ void el_health_call_ended(el_health *health, el_health_call *call,
                           bool is_answered) {
   if (is_answered && call->sent_ms != 0) {
     int64_t took_ms = el_now_ms() - call->sent_ms;
-    /* If it was not in the time of other calls, the next keepalive needs the longer time, too. */
+    /* If this took longer than other calls may, the next keepalive needs the longer time, too. */
     if (call->is_keepalive && took_ms < el_health_limit_ms(health)) {
       health->n_late = 0;
     }

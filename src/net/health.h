@@ -8,10 +8,10 @@
  * on another connection.
  *
  * The limit is that of net/patience.h, or longer if there is no other member (el_health_limit_ms).
- * If there are other members, it does not double before each was tried: they may be electing a
- * leader, and then a request that is sent again helps more than a long wait. Keepalives have this
- * limit and doublings of their own. Calls with may_be_slow or pinned_member (call.h) are left
- * out. */
+ * If there are other members, and etcd has answered before, the limit doubles only after each was
+ * tried: they may be electing a leader, and then a request that is sent again helps more than a
+ * long wait. Keepalives have this limit and doublings of their own. Calls with may_be_slow or
+ * pinned_member (call.h) are left out. */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
 

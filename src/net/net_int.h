@@ -62,10 +62,10 @@ void el_channel_call_ended(el_channel *ch, size_t member, el_health_call *call,
                            bool is_answered);
 
 /* el_channel_record_result records that a call to |member|, which began at |begun_ms| (el_now_ms;
- * 0: long ago), has ended with |err|, and leaves the member if it cannot serve. |is_given_up|: the
- * health check has cancelled the call, and left the member. If a diagnosis has found why
- * connections to the member fail (a certificate, no TLS at the other end), |err| becomes that
- * cause. May set err->has_other_member. @thread io */
+ * 0: long ago), has ended with |err|. If the member in use cannot serve, the channel fails over to
+ * another one, if there is any. |is_given_up|: the health check has cancelled the call, and fails
+ * over. If a diagnosis has found why connections to the member fail (a certificate, no TLS at the
+ * other end), |err| becomes that cause. May set err->has_other_member. @thread io */
 void el_channel_record_result(el_channel *ch, size_t member, int64_t begun_ms,
                               bool is_given_up, el_error *err);
 

@@ -4,14 +4,14 @@
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
  * EL_ANSWER_MS. Each answer resets the doublings. There are six differences to the RFC, with the
  * rows of `make networks` or `build/simulation/simulation scenes` that need them:
- * - When it has passed in vain after the first answer, it doubles only if no other member is left
+ * - After the first answer, a limit that has passed in vain doubles only if no other member is left
  *   to try (leave in channel.c): during an election, a request to the next member helps more than a
  *   long wait. Rows: leaders stand still.
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more. Rows: rtt 500 and more, loss.
- * - An answer is always that of the attempt that it belongs to. So each is a sample (Karn's
- *   algorithm is about answers of which this is not known). No row needs this.
+ * - It is known for each answer to which attempt it belongs. So each answer is a sample: Karn's
+ *   algorithm, which leaves out ambiguous answers, is not needed. No row needs this.
  * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
  *   is, but not how slow its disk is. Rows: rtt 700 and more; disk 300 ms and more.
  * - A sample counts as at most EL_SAMPLE_MOST_ANSWERS times the limit: the process may have stood
@@ -54,8 +54,8 @@ int64_t el_patience_ms(const el_patience *patience);
  * @thread any */
 int64_t el_patience_round_trip_ms(const el_patience *patience);
 
-/* el_patience_estimate_ms returns the same without least limit and doublings: what the answers
- * themselves show. 0: nothing was measured. @thread any */
+/* el_patience_estimate_ms returns the same as el_patience_ms, but without the least limit and the
+ * doublings: what the answers themselves show. 0: nothing was measured. @thread any */
 int64_t el_patience_estimate_ms(const el_patience *patience);
 
 #endif
