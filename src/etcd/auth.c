@@ -277,7 +277,7 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
   if (auth->on_ended != NULL && !answer->err.is_unsent) {
     auth->on_ended(auth->arg, el_now_ms() - it.sent_ms);
   }
-  if (auth->is_authenticated) return; /* an earlier one has brought a token */
+  if (auth->is_authenticated) return; /* another one has brought a token */
   take_result(auth, answer, &err);
   if (err.code == EL_OK) {
     note_success(auth);
@@ -353,7 +353,7 @@ static void give_up_left(el_auth *auth) {
   }
 }
 
-/* Sends the next Authenticate, if one is needed. */
+/* Gives up an Authenticate, then fails the waits or sends the next one: see el_auth.timer. */
 static void on_timer(el_timer *timer) {
   el_auth *auth = EL_CONTAINER_OF(timer, el_auth, timer);
   give_up_left(auth);
@@ -574,7 +574,7 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   free_call(call);
 }
 
-/* Fails |call|, which has waited for a token for the time that it has. */
+/* Fails |call|, whose time has passed while it waited for a token. */
 static void fail_late(auth_call *call) {
   el_auth *auth = call->auth;
   el_error err;

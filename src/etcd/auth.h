@@ -7,7 +7,7 @@
  * token, one new token is requested for all of them, and each call is sent again. That is safe,
  * because etcd has not applied a call that it refused.
  *
- * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, also if the
+ * An Authenticate costs etcd the hash of a password, 0.05 s or more of a processor, even if the
  * client has given it up. If many clients repeat what etcd has not answered yet, none ever gets an
  * answer. So a client awaits one Authenticate at a time, for as long as the connection lives, up to
  * EL_AUTHENTICATE_MS. If the client leaves the member meanwhile, it asks the next one after a
@@ -70,11 +70,12 @@ void el_auth_await_token(el_auth *auth, el_token_wait *wait);
  * waiting. @thread io */
 void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait);
 
-/* el_auth_has_token tells whether there is a token, valid or not. @thread io */
+/* el_auth_has_token tells whether there is a token, valid or not. After el_auth_stop it returns
+ * false. @thread io */
 bool el_auth_has_token(const el_auth *auth);
 
-/* el_auth_token_number returns the number of the present token; 0: there was none yet. @thread io
- */
+/* el_auth_token_number returns the number of the present token; 0: etcd has given none yet.
+ * @thread io */
 unsigned el_auth_token_number(const el_auth *auth);
 
 /* el_auth_report handles the error |err| with which a stream or a watch ended that carried token
@@ -90,8 +91,8 @@ bool el_auth_was_answered(const el_auth *auth);
  * does nothing, if there is one, or none is needed. @thread io */
 bool el_auth_explain_wait(const el_auth *auth, el_error *err);
 
-/* el_auth_name_user adds to |err|, if it says that etcd denies a permission, the user to whom etcd
- * denies it, as far as the client knows. @thread io */
+/* el_auth_name_user adds the name of the user to |err|, if |err| says that etcd denies a permission
+ * and the client knows the name. @thread io */
 void el_auth_name_user(const el_auth *auth, el_error *err);
 
 /* el_auth_set_password takes over |password|, which later Authenticates use. @thread io */

@@ -466,8 +466,8 @@ static void repeat(el_keepalive *ka) {
 }
 
 /* Tells whether a stream may be opened now. An invalid token is used until etcd has refused it
- * here: before 3.4.42, 3.5.28 and 3.6.9, etcd does not look at the token of a keepalive
- * (checkLeaseRenew), and the lease must not end while etcd computes the hash for the next one. */
+ * for a keepalive: before 3.4.42, 3.5.28 and 3.6.9, etcd does not look at that token
+ * (checkLeaseRenew), and the lease must not end while etcd computes the hash for the next token. */
 static bool may_open(const el_keepalive *ka) {
   return el_auth_is_ready(ka->auth) ||
          (el_auth_has_token(ka->auth) &&
