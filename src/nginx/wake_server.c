@@ -24,13 +24,13 @@ enum { ID_DIGITS = 16, EVENTS_MAX = 64 };
 
 typedef struct connection connection;
 
-/* A wait between el_wake_server_begin_wait and its end. The entry of a connection remains between
- * two waits. */
+/* A wait between el_wake_server_begin_wait and its end. If it has a connection, the entry remains
+ * for the next wait on the connection. */
 typedef struct wait_entry {
   uint64_t id; /* hash key */
   /* the connection over which |id| was received; NULL: not received yet */
   connection *conn;
-  bool is_awaiting_answer; /* |id| was received; no byte was sent for it yet */
+  bool is_awaiting_answer; /* |id| received or byte requested; none sent yet */
   bool is_pushed;          /* |id| was pushed; no byte was sent for it yet */
   void **bound;            /* array of the bound objects */
   size_t n_bound;
@@ -194,9 +194,9 @@ static void send_byte(const connection *conn) {
   (void)!send(conn->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Sends the byte of |entry| if its id was both received and pushed. Each received id gets exactly
- * one byte, so a connection can serve another wait when the host has read all these bytes. Called
- * under server->mu. */
+/* Sends the byte of |entry| if it is awaited and the id was pushed. Each received id, and each
+ * request for a byte, gets at most one byte, so a connection can serve another wait when the host
+ * has read these bytes. Called under server->mu. */
 static void answer(wait_entry *entry) {
   if (!entry->is_awaiting_answer || !entry->is_pushed) return;
   entry->is_awaiting_answer = entry->is_pushed = false;

@@ -69,7 +69,8 @@ el_wake *el_wake_server_wake(el_wake_server *server);
 const el_wake_socket *el_wake_server_socket(const el_wake_server *server);
 
 /* el_wake_server_begin_wait begins wait |id|, an unused number. The wait ends with
- * el_wake_server_end_wait or with its connection. @thread lua @locks server->mu */
+ * el_wake_server_end_wait, _unbind or _merge, or with its connection.
+ * @thread lua @locks server->mu */
 void el_wake_server_begin_wait(el_wake_server *server, uint64_t id);
 
 /* el_wake_server_bind binds |arg| to wait |id|. It returns false, and does nothing, if |arg| is
