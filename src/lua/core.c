@@ -68,8 +68,8 @@ static el_nret l_call_alone(lua_State *L) {
   return 2;
 }
 
-/* copy_descriptor(fd) returns a copy of |fd|, which close_descriptor closes; nil: there is none.
- * libuv can watch a descriptor only once, so a second watcher needs a copy. */
+/* copy_descriptor(fd) returns a copy of |fd|, which close_descriptor closes; nil: it cannot be
+ * copied. libuv can watch a descriptor only once, so a second watcher needs a copy. */
 static el_nret l_copy_descriptor(lua_State *L) {
   int copy = fcntl((int)luaL_checkinteger(L, 1), F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return 0;

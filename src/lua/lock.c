@@ -183,14 +183,14 @@ static el_nret l_lock_loss(lua_State *L) {
   return 2;
 }
 
-/* lock:waited() returns whether the lock had another holder when it was requested. */
+/* lock:waited() returns whether the acquisition has waited for another owner or client. */
 static el_nret l_lock_waited(lua_State *L) {
   lua_pushboolean(L, el_lock_waited(check_lock(L)));
   return 1;
 }
 
-/* Pushes the value of |key|, how many seconds ago the client has read it, and its other number of
- * permits or 0; nothing for NULL. */
+/* Pushes the value of |key|, how many seconds ago the client has read it, and key->permits; nothing
+ * for NULL. */
 static el_nret push_seen_key(lua_State *L, el_seen_key *key) {
   if (key == NULL) return 0;
   lua_pushlstring(L, key->label, key->len);
@@ -206,8 +206,8 @@ static el_nret l_lock_take_holder(lua_State *L) {
   return push_seen_key(L, el_lock_take_holder(check_lock(L)));
 }
 
-/* lock:take_other_permits() returns the same of a key of the semaphore that has another number of
- * permits; and this number. */
+/* lock:take_other_permits() returns the same for a key of the semaphore that has another number of
+ * permits, but this number in place of 0. */
 static el_nret l_lock_take_other_permits(lua_State *L) {
   return push_seen_key(L, el_lock_take_other_permits(check_lock(L)));
 }

@@ -42,10 +42,9 @@ int64_t el_lua_opt_id(lua_State *L, int arg);
 /* el_lua_length returns the length of the list at |table|. @thread lua */
 size_t el_lua_length(lua_State *L, int table);
 
-/* el_lua_field_text returns the string in |field| of the table at |table|; NULL: the field is
- * neither a string nor a number. The string lives as long as it stays in the table. The field must
- * not be a number, because the string into which Lua converts a number is not in the table.
- * @thread lua */
+/* el_lua_field_text returns the string in |field| of the table at |table|; NULL: it is no string.
+ * The string lives as long as it stays in the table. The field must not be a number, because the
+ * string into which Lua converts a number is not in the table. @thread lua */
 const char *el_lua_field_text(lua_State *L, int table, const char *field);
 
 /* el_lua_field_ms reads |field|, seconds, as el_lua_opt_ms does. @thread lua */

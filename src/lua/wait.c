@@ -185,7 +185,7 @@ static el_nret l_client_wake_fd(lua_State *L) {
   return 1;
 }
 
-/* client:woken(list) moves the pushed numbers to the end of the list, also after client:close. It
+/* client:woken(list) moves the pushed numbers to the end of |list|, also after client:close. It
  * returns nothing. */
 static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
@@ -326,8 +326,8 @@ static el_nret l_client_receive_numbers(lua_State *L) {
   return 0;
 }
 
-/* client:request_byte(id) has the wake server send a byte for the wake number |id|, which a
- * connection has sent before. */
+/* client:request_byte(id) has the wake server send another byte when the wake number |id|, which
+ * was sent over a connection before, is pushed. */
 static el_nret l_client_request_byte(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t id = check_id(L, 2);

@@ -31,8 +31,9 @@ static el_nret l_watcher_changes(lua_State *L) {
   return 2;
 }
 
-/* watcher:pass(changes, only) marks the first |changes| changes as read. From then on only changes
- * of the key |only| (nil: of all keys) end a wait for "changed". */
+/* watcher:pass(changes, only) marks all changes as read, unless there are more than |changes|. From
+ * then on a change of the key |only| (nil: of any key) ends a wait for "changed": see
+ * el_watcher_pass. */
 static el_nret l_watcher_pass(lua_State *L) {
   el_watcher *watcher = check_watcher(L, 1);
   int64_t changes = luaL_checkinteger(L, 2);
