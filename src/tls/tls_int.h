@@ -41,7 +41,7 @@ SSL_CTX *el_tls_bare_context(void);
 
 enum { EL_DIAGNOSIS_FIRST_LEN = 9 }; /* length of an HTTP/2 frame header */
 
-/* el_diagnosis_connection is the TCP connection of a diagnosis. */
+/* el_diagnosis_connection is the connection of a diagnosis, to a TCP port or a Unix socket. */
 typedef struct el_diagnosis_connection {
   int fd;
   int stop_fd;         /* if it is readable, the diagnosis ends */
