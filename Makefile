@@ -227,7 +227,7 @@ ADVICE = for set in \
   case "$$3$$2$$3" in *"$$3$$4$$3"*) ;; *) echo "  export $$1=\"$$4$$5\"" ;; esac; \
   done | sed '1s/^/To use it, set:\n/'
 
-# Absolute paths, for commands that run in a subdirectory of the checkout.
+# An absolute path, for commands that run in a subdirectory of the checkout.
 DESTINATION_LUA = $(call absolute,$(DESTDIR)$(LUADIR))
 
 # $(call make_types,DIRECTORY) is a shell command that writes the annotations for LuaLS there.

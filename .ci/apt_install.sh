@@ -9,9 +9,9 @@ set -eu
 
 POLICY=/usr/sbin/policy-rc.d
 MARK='# etcdlock: while it installs packages'
-# The list of the services whose packages this script installs and which it disables. The script
-# removes the file only if it succeeds. After a failed or killed run, the next run reads the list,
-# and does not mistake these services for services that were there before.
+# The list of the services that this script disables, because it may install their packages. The
+# script removes the file only if it succeeds. After a failed or killed run, the next run reads the
+# list, and does not mistake these services for services that were there before.
 BEGUN=/var/lib/etcdlock.begun
 
 # package_of SERVICE: prints the Debian package of the service.

@@ -25,8 +25,7 @@ tar -xzf "etcdlock_$VERSION.orig.tar.gz"
 cd "etcdlock-$VERSION"
 cp -R .ci/debian debian
 sed -i "1s/(\(.*\))/(\1$suffix)/" debian/changelog
-# The Luas for which this Debian has dkjson. The command runs on the last one of the list; for 5.5
-# no Debian has the luv that it needs.
+# The Luas for which this Debian has dkjson.
 luas=$(for lua in 5.5 5.1 5.2 5.3 5.4; do
   if [ -d "/usr/include/lua$lua" ] && [ -e "/usr/share/lua/$lua/dkjson.lua" ]; then echo "$lua"; fi
 done | paste -s -d ' ')

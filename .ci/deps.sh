@@ -21,7 +21,7 @@
 set -eu
 
 LOG=build/apt.log
-END='apt_install.sh ended with status' # the last line of the log
+END='apt_install.sh ended with status' # begins the last line of the log
 
 is_installed() {
   dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null |

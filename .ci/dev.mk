@@ -9,17 +9,17 @@
 #   SECURE=1                run the specs against an etcd with certificates and passwords
 #   COMMAND=PATH            the executable that the specs run as the command etcdlock, such as
 #                           build/executable/etcdlock; if unset, the Lua script
-#   PATIENCE=4              factor by which the specs multiply the time limits of a quiet machine;
-#                           if unset, `make suite` measures it
+#   PATIENCE=4              factor of the time limits in the specs, 4 on a quiet machine; if unset,
+#                           `make suite` measures it
 #   HISTORIES=25000         number of histories that `make sim` runs
-#   FROM=1                  seed of the first; commit: it follows from the present commit, so that
-#                           each commit is tested with other histories
+#   FROM=1                  seed of the first history; commit: the seed follows from the present
+#                           commit, so that each commit is tested with other histories
 #   SUITE=bookworm|trixie   the Debian of `make fresh` and `make fresh-deb`: 12 or 13; forky: the next
 #   ROWS="free ..."         the rows, or groups of rows, that `make bench` runs; all if unset
 #   ENTRANTS="go ..."       the entrants that `make bench` runs; all if unset
 #   CHECK=check|keep        `make cost` compares its figures with bench/cost.txt, or writes it
 #   SECONDS=60              seconds for which `make stress` and each fuzz target run
-#   SEED=1                  seed of the random numbers of `make stress` and `make mutants`
+#   SEED=1                  seed of the random numbers of `make stress` and of the mutants
 
 SPEC ?= spec
 SUITE ?= bookworm
@@ -92,7 +92,7 @@ suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
 	  COVERAGE='$(COVERAGE)' NGINX_BUILD='build/jit-$(NGINX_FLAVOUR)' \
 	  $(SUITE_ENV_$(FLAVOUR)) $(LUA) spec/run.lua $(SPEC) -- $(SUITE_LUA) $(BUSTED)
 
-# The module for nginx. nginx runs LuaJIT, also if another Lua runs the specs.
+# The module for nginx. nginx runs LuaJIT, even if another Lua runs the specs.
 nginx-module:
 	+@$(PARALLEL) LUA_VERSION=jit SANITIZE=$(filter gcov,$(SANITIZE)) TESTING=1 \
 	  build/jit-$(NGINX_FLAVOUR)/etcdlock/core.so
@@ -270,9 +270,9 @@ build/spec/%.so: spec/support/programs/%.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -fPIC -shared $(shell $(PKG_CONFIG) --cflags grpc) \
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< $(PRELOADED_LIBS)
 
-# The simulator links all of src/ below Lua as it is, with a second implementation of gRPC core's C
-# API in place of the library. --wrap puts the simulator's clock, threads and random numbers in
-# place of the system's.
+# The simulator links src/ as it is, except lua/ and nginx/, with a second implementation of gRPC
+# core's C API in place of the library. --wrap puts the simulator's functions in place of SIMULATED:
+# the clock, threads, random numbers and locale of the system, and two functions of src/.
 comma := ,
 SIMULATOR := build/simulation$(filter -asan,$(FLAVOUR))
 SIMULATION := $(SIMULATOR)/simulation
@@ -308,9 +308,9 @@ $(SIMULATOR)/etcd.pb-c.o: build/proto/etcd.pb-c.c
 
 -include $(SIMULATION_OBJECTS:.o=.d)
 
-# The fuzz targets use libFuzzer of clang. Each file spec/fuzz/*.c is one target. all.a contains all
-# objects of the core, so the linker takes only those that a target needs. spec/fuzz/fuzz.h replaces
-# the functions of the network.
+# The fuzz targets use libFuzzer of clang. Each file spec/fuzz/*.c is one target. all.a contains the
+# objects of the core below Lua; the linker takes only those that a target needs. spec/fuzz/fuzz.h
+# replaces the functions of the network.
 FUZZ := build/fuzz
 FUZZ_TARGETS := $(patsubst spec/fuzz/%.c,$(FUZZ)/%,$(wildcard spec/fuzz/*.c))
 FUZZ_OBJECTS := $(patsubst src/%.c,$(FUZZ)/obj/%.o,$(filter-out src/lua/%,$(wildcard src/*/*.c))) \

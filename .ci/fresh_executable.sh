@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the executable of the command on this machine, and runs it on bare Debians: those that
 # debootstrap makes, with libssl3 in addition, without Lua, gRPC and etcd. The etcd runs on this
-# machine. Also shows how the loader reports a missing libssl3. Needs root, and access to the
+# machine. Also checks that the loader names a missing libssl3. Needs root, and access to the
 # package server of this machine.
 #
 #   SUITES="bookworm trixie forky" fresh_executable.sh

@@ -9,8 +9,8 @@ command -v debootstrap >/dev/null || {
   exit 1
 }
 
-# make_tree [PACKAGE,...]: makes $tree, a minimal Debian with these packages (sudo and make), and with
-# the package sources of this machine.
+# make_tree [PACKAGE,...]: makes $tree, a minimal Debian with these packages (default: sudo and
+# make), and with the package sources of this machine.
 make_tree() {
   rm -rf --one-file-system "$tree"
   mkdir -p "$tree"
