@@ -90,8 +90,7 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...)
 
 /* el_error_from_status fills |err| for a gRPC call that failed. |status| is the gRPC status number.
  * |details| is the text that came with it, from the server or from gRPC, and not NULL. |endpoint|
- * is the address of the member. The code and the properties come from the table |rules| in error.c.
- * @thread any */
+ * is the address of the member. The table |rules| in error.c classifies the error. @thread any */
 void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint);
 
