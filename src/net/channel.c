@@ -107,8 +107,7 @@ struct socket_mutator {
   _Atomic int64_t attempt_ms;
 };
 
-/* Sets how long the peer's kernel may take to confirm data, which does not depend on how busy etcd
- * is. gRPC has set EL_BUSY_MS. A Unix socket has no such option. */
+/* gRPC has set EL_BUSY_MS. A Unix socket has no such option. */
 static void set_user_timeout(int fd) {
   int ms = EL_USER_TIMEOUT_MS;
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
@@ -429,7 +428,6 @@ static size_t next_member(const el_channel *ch) {
   return found;
 }
 
-/* Notes a sign of life of |at|. */
 static void heard(member_state *at) { at->heard_ms = el_now_ms(); }
 
 /* Notes that a connection to |at|, the member in use, has opened. */

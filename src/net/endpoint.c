@@ -54,7 +54,6 @@ static bool is_host(const char *text, size_t len) {
   return len > 0 && strspn(text, NAME_CHARACTERS) >= len;
 }
 
-/* Returns whether |text| is a host or an IPv6 address in brackets. */
 static bool is_host_or_ipv6(const char *text, size_t len) {
   if (len > 0 && text[0] == '[') {
     return len > 2 && text[len - 1] == ']' && is_ipv6(text + 1, len - 2);

@@ -11,7 +11,7 @@
  *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more. Rows: rtt 500 and more, loss.
  * - It is known for each answer to which attempt it belongs. So each answer is a sample: Karn's
- *   algorithm, which leaves out ambiguous answers, is not needed. No row needs this.
+ *   algorithm, which leaves out ambiguous answers, is not needed.
  * - Until the first answer, the least limit is EL_FIRST_ANSWER_MS: a connection tells how far etcd
  *   is, but not how slow its disk is. Rows: rtt 700 and more; disk 300 ms and more.
  * - A sample counts as at most EL_SAMPLE_MOST_ANSWERS times the limit: the process may have stood
