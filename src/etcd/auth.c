@@ -353,7 +353,6 @@ static void give_up_left(el_auth *auth) {
   }
 }
 
-/* Gives up an Authenticate, then fails the waits or sends the next one: see el_auth.timer. */
 static void on_timer(el_timer *timer) {
   el_auth *auth = EL_CONTAINER_OF(timer, el_auth, timer);
   give_up_left(auth);

@@ -160,8 +160,6 @@ static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   }
 }
 
-/* Returns the key of the first operation of |then|. If there is none, returns the key of the first
- * compare. */
 static el_bytes first_key(const el_txn *txn) {
   if (txn->n_then > 0) return txn->then[0].key;
   return txn->n_compares > 0 ? txn->compares[0].key : (el_bytes){0};
