@@ -29,8 +29,8 @@
  * client:stats. Except for |held| and |waiting|, they count since connect and never decrease. */
 typedef struct el_stats {
   /* Requests sent to etcd, by kind. looks: reads of a queue, and those that wait until etcd has
-   * elected a leader; calls: transactions of a caller (guarded.h), status queries, and the transactions
-   * that check whether an answer was stale. */
+   * elected a leader; calls: transactions of a caller (guarded.h), status queries, and the
+   * transactions that check whether an answer was stale. */
   int64_t enqueues, tries, looks, deletes, lease_checks;
   int64_t keepalives, grants, revokes, audits, watches, calls;
   /* Authenticates that have ended, and the milliseconds that they have taken together */

@@ -396,7 +396,6 @@ static void push_member_status(lua_State *L, const el_member_status *status) {
   lua_setfield(L, -2, "problems");
 }
 
-/* Pushes the answer, or the failure, of one member. */
 static void push_answer(lua_State *L, const el_status_answer *answer) {
   static const char *const transports[] = {[EL_TRANSPORT_TLS] = "tls",
                                            [EL_TRANSPORT_LOCAL] = "local",
