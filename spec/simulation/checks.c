@@ -18,28 +18,27 @@ enum {
   DELETED_MAX = 16,
   DELAYED_MAX = 64,
   LATE_MS = 250, /* by which a call may outlast its timeout */
-  /* By how many round trips a free lock is granted without faults: a batch may be in flight when
-   * the lock becomes free, another when the waiter has seen that. */
+  /* Round trips until a free lock is granted without faults. A batch may be in flight when the lock
+   * becomes free, and another one when the waiter has seen that. */
   PROMPT_ROUNDS = 4,
   CONNECT_ROUNDS = 3,      /* until a client has a lease */
-  TURNS_US = 5 * WORLD_MS, /* what fibers take for their turns */
+  TURNS_US = 5 * WORLD_MS, /* that fibers wait for their turns */
   LOOK_US = 200 * WORLD_MS,
-  HANDOFF_US =
-      50 * WORLD_MS + 20 * WORLD_MS, /* and until the last hold is told */
+  HANDOFF_US = 50 * WORLD_MS + 20 * WORLD_MS, /* handoff_time, and a reserve */
   /* by when a free lock is granted if one of three members hangs */
   HANG_US = 2500 * WORLD_MS,
   REREAD_MS = 10000,    /* a waiter reads again every max(TTL, this) */
-  KEEPALIVE_DIV = 3,    /* a keepalive tells a client of a loss, within TTL/3 */
+  KEEPALIVE_DIV = 3,    /* a client renews and reads a key each TTL / this */
   STEADY_TTL_MS = 5000, /* the loss of one member ends no hold with this TTL */
-  /* A hold ends 200 ms before its lease does. The rest is for clocks of different rates. */
+  /* A hold ends at least 200 ms before its lease. 10 ms of that are for clocks of other rates. */
   MARGIN_US = 190 * WORLD_MS,
-  /* After an admin has deleted a key, the client may be granted the lock for this time, because
-   * an answer may take so long. */
+  /* How long after an admin has deleted a key its client may still be granted the lock: an answer
+   * may take so long. */
   FRESH_US = 15 * WORLD_S,
   EFFECT_US = 15 * WORLD_S, /* how long faults have effects after their end */
   LONG_AGO_US = -1000 * WORLD_S,
   OLD_US = 10 * WORLD_S, /* after the faults, how long an old key may stay */
-  /* without faults: a slow first connection may take longer than the health check allows */
+  /* failed attempts of a client without faults: its first connection may be slow */
   FAILED_MAX = 2,
   /* a call with a shorter timeout may get no answer in time, also without faults */
   SHORT_MS = 2500
@@ -75,7 +74,8 @@ typedef struct name_record {
       chain_token; /* the holds with this token, of which the first began at |chain_us| */
   int64_t chain_us;
   int n_holds;
-  /* a hold of this token was released while the user |passed_to|, which joined then, waited */
+  /* the hold of this token was released at |passed_us|, while |passed_to| waited; that user had
+   * joined at |passed_joined_us| */
   int64_t passed_token, passed_us, passed_joined_us;
   user *passed_to;
   /* the key that the readers of each program share, and when the first of them was granted */
@@ -90,7 +90,7 @@ typedef struct lease_record {
 
 static struct {
   checks_options options;
-  bool is_calm;     /* there are no faults; only watches may be silent */
+  bool is_calm;     /* no faults but silent watches and changes by an admin */
   int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
   /* by create_revision: when an admin has changed the key; 0: none has */
   int64_t sabotaged_us[REVS_MAX];
@@ -185,16 +185,16 @@ void checks_on_sabotage(const etcd_key *key) {
   if (from != NULL) checks.last_sabotage_us[from->program] = world_now_us();
 }
 
-/* Returns how long what a client does at once may take without faults. If an admin has revoked its
- * lease, it first has to see that and to get another. */
+/* Returns how long a client may take without faults for what it does at once. If an admin has
+ * revoked its lease, the client first has to notice that, and to get another one. */
 static int64_t prompt_us(void) {
   int n = checks.options.has_peaceful_admin ? 2 * PROMPT_ROUNDS : PROMPT_ROUNDS;
   return n * checks.options.round_us + TURNS_US + checks.options.login_us;
 }
 
 /* Tells whether |of| need not know yet that an admin has changed its key. Without faults its client
- * reads one of its keys every TTL/3, one after the other. With faults it may learn of it by the
- * hold deadline only, or be granted the lock by an answer that is late. */
+ * reads one of its keys every TTL/3, one after the other. With faults the hold may last until its
+ * deadline, or a late answer may grant the lock. */
 static bool is_exempt(const user *of) {
   int64_t ttl_us = of->in->ttl_ms * WORLD_MS;
   return is_sabotaged(of->token) &&
@@ -305,7 +305,7 @@ static void check_exclusion(user *of) {
 
 /* ---- order ---- */
 
-/* Tells whether the writer with |key| has become a reader: its marker is attached to its lease. */
+/* Tells whether the writer with |key| has become a reader: a marker key has the lease of |key|. */
 static bool is_downgraded(const etcd_key *key, int name) {
   char text[KEY_MAX];
   int len = snprintf(text, sizeof text, "n%d/write/read/%" PRIx64, name,
@@ -386,7 +386,7 @@ static void check_readers(const user *of, name_record *record) {
 }
 
 /* A key has at most |handoff| holds, all of which begin within HANDOFF_US. Not checked if the
- * program lingers, because its users take their key again. */
+ * program was stopped, or lingers, because its users then take their key again. */
 static void check_fairness(const user *of, int name) {
   name_record *record = &checks.names[name];
   if (of->wish.mode == EL_MODE_PERMIT) return;
@@ -416,8 +416,8 @@ static bool waits_beside(const user *it, const user *of) {
          it->wish.names[0] == of->wish.names[0];
 }
 
-/* |of| is about to release. Within the limits of check_fairness its key passes on to the next user
- * of its program, which saves two writes. */
+/* |of| is about to release. If another user of its program waits, and the limits of check_fairness
+ * leave time for a handoff, records that this user must get the key. */
 static void record_handoff(const user *of) {
   name_record *record = &checks.names[of->wish.names[0]];
   if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
@@ -457,8 +457,8 @@ static void check_handoff(const user *of) {
   record->passed_token = 0;
 }
 
-/* The users of one program wait in one queue for each kind of lock. Not checked: readers, which
- * share a key, and permits, whose order is etcd's, because each has a key. */
+/* Users of one program get a lock or a write lock in the order of their calls. Not checked: tries,
+ * readers, which share a key, and permits, whose order is etcd's, because each has a key. */
 static void check_turn(user *of) {
   if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
       of->wish.try_once) {
@@ -505,8 +505,9 @@ static bool is_rival(const user *of, const lock_key *it) {
          modes_conflict(it->mode, of->wish.mode);
 }
 
-/* Tells whether the entry |it| of etcd may be in the way of |of|. Without faults, a key that nobody
- * uses is not: it lingers, and must be given up, or taken by |of|. */
+/* Tells whether the entry |it| of etcd may be in the way of |of|. Without faults, a key that no
+ * other user wants is not: it lingers, and must be given up, or taken by |of|. With faults each key
+ * that conflicts is, even that of |of|. */
 static bool is_in_the_way(const user *of, const lock_key *it) {
   if (!is_rival(of, it)) return false;
   for (user *at = next_user(NULL); checks.is_calm; at = next_user(at)) {
@@ -534,8 +535,8 @@ static int64_t youngest_rev(const user *of) {
   return rev;
 }
 
-/* Tells whether other users that hold a permit, or joined before |of|, need all permits, or older
- * keys in etcd do. */
+/* Tells whether all permits are taken: by other users that hold one or joined before |of|, or by
+ * older keys in etcd. */
 static bool are_permits_taken(const user *of) {
   int64_t rev = youngest_rev(of);
   int n = 0;
@@ -551,7 +552,7 @@ static bool are_permits_taken(const user *of) {
                           of->wish.permits);
 }
 
-/* Tells whether another user or client wants or has what |of| waits for. */
+/* Tells whether another user of the program, or a key in etcd, may keep |of| from its lock. */
 static bool is_wanted(const user *of) {
   for (const user *it = of->in->users; it < of->in->users + of->in->n_users;
        it++) {
@@ -577,7 +578,7 @@ static bool is_blocked(const user *of) {
              : is_wanted(of);
 }
 
-/* Tells whether another client has a key that makes a try of |of| fail, if only by lingering. */
+/* Tells whether another client has a key that makes a try of |of| fail, even if it lingers. */
 static bool has_rival(const user *of) {
   for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.options.cluster, i);
@@ -593,7 +594,7 @@ static bool has_rival(const user *of) {
 }
 
 /* Returns how soon |of| gets a free lock. A plain lock takes longer if it reads the keys of permits
- * below its name, part by part; a permit, if a try waits for the release of its key before it. */
+ * below its name, part by part; a permit does if a try before it waits for a key's release. */
 static int64_t free_us(const user *of) {
   if (programs_behave.kinds != KINDS_PERMIT) return prompt_us();
   return of->wish.mode == EL_MODE_LOCK ? 3 * prompt_us() : 2 * prompt_us();
@@ -747,8 +748,8 @@ void checks_on_end_of_call(const user *of, int64_t begun_us,
   check_time(of, world_now_us() - begun_us, timeout_ms);
 }
 
-/* An admin who revokes the lease of a wait makes it begin again. If its timeout ends then, before
- * etcd has answered the new lease, it says "unavailable". */
+/* If an admin deletes its key, a wait may end as lost. If an admin revokes its lease, it begins
+ * again, and fails as unavailable if its timeout ends before etcd has granted a new lease. */
 static bool is_failed_by_admin(const user *of, const el_error *err) {
   return checks.options.has_peaceful_admin &&
          (err->code == EL_LOST ||
@@ -854,8 +855,8 @@ static void check_cause(const user *of, el_loss loss) {
   }
 }
 
-/* The holds of one lease end in one instant. Another one may have begun after that of |of| has
- * ended. */
+/* The holds of one lease end in one instant. A hold that began after that of |of| had ended is not
+ * checked. */
 static void check_end(const user *of) {
   int64_t left_us;
   for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
@@ -895,7 +896,7 @@ void checks_on_release(user *of) {
   world_trace("%s releases", describe(of));
 }
 
-/* Tells whether another user of the program may share the key of |of|, or take it over. */
+/* Tells whether the key of |of| may stay for another user of its program, or linger. */
 static bool may_pass_on(const user *of) {
   for (user *it = of->in->users; it < of->in->users + of->in->n_users; it++) {
     if (it != of && it->state != USER_IDLE &&
@@ -910,8 +911,8 @@ void checks_on_released(user *of, const el_error *err) {
   if (of->in->is_closing) return;
   if (err->code == EL_OK) {
     /* Not checked with faults: if a delete is repeated, the first may have deleted the key. Not
-     * checked either after the hold deadline if the key was gone before: without an answer to its
-     * delete, the client cannot tell a revoked lease from one that has expired. */
+     * checked either if the key was gone before the hold deadline, and that has passed: without an
+     * answer to its delete, the client cannot tell a revoked lease from an expired one. */
     if (of->gone_us != 0 && checks.is_calm && !may_pass_on(of) &&
         (of->gone_us >= of->proven_until_us ||
          world_now_us() < of->proven_until_us)) {
@@ -939,8 +940,8 @@ void checks_on_end(program *of) {
   }
 }
 
-/* Tells whether the hold of |of| was over LATE_MS ago, without a look at its present state, which
- * would end it. */
+/* Tells whether the hold of |of| was over LATE_MS ago. Sets the clock back for that, because a look
+ * at the present would end the hold. */
 static bool was_over(user *of) {
   process past = of->in->process;
   int64_t left_us, proven_until_us = of->proven_until_us;
@@ -980,7 +981,7 @@ static bool is_of_sabotaged(const etcd_key *key) {
           is_sabotaged(strtoll(at + sizeof marker - 1, NULL, 16)));
 }
 
-/* Tells whether |key| is that of a hold that was lost, whose lock delay is not over. */
+/* Tells whether |key| is the key or the marker of a hold whose lock delay is recorded. */
 static bool is_delayed(const etcd_key *key) {
   for (int i = 0; i < checks.n_delayed; i++) {
     const delayed_hold *it = &checks.delayed[i];
@@ -1008,7 +1009,7 @@ static void check_keys_left(const program *of) {
   }
 }
 
-/* Returns how often the client of |of| may have logged in. */
+/* Returns how often the client of |of| may have logged in at most. */
 static int count_logins(const program *of) {
   int64_t token_us = checks.options.token_us;
   return token_us == 0 ? 0
@@ -1065,7 +1066,7 @@ static const etcd_key *find_holder(int name, int64_t token) {
   return NULL;
 }
 
-/* Tells whether the key of |name| by which |writer| held has passed on to another user. */
+/* Tells whether another user than |writer| now holds |name| by the same key. */
 static bool is_passed_on(const user *writer, int name, int64_t token) {
   for (const user *it = writer->in->users;
        it < writer->in->users + writer->in->n_users; it++) {

@@ -23,16 +23,16 @@ enum {
 
 /* What the checks must know of a history. */
 typedef struct checks_options {
-  etcd *cluster; /* which has its data */
+  etcd *cluster; /* of the history */
   mood mood;
   bool is_true;      /* etcd renews no lease that is gone */
   bool omits_leases; /* an answer may lack the lease of a key */
   bool
-      has_peaceful_admin; /* who changes keys in a history without other faults */
+      has_peaceful_admin; /* an admin changes keys in a mood other than MOOD_WILD */
   int64_t login_us; /* how much longer a call may take because clients log in */
   int64_t
       token_us; /* for how long a token is valid that is not used; 0: no logins */
-  int64_t round_us; /* by when etcd answers without faults */
+  int64_t round_us; /* within which etcd answers without faults */
 } checks_options;
 
 void checks_begin(const checks_options *options);
@@ -45,8 +45,8 @@ void checks_on_change(const etcd_change *change);
 /* The faults have ended, and no revoke of a lease was refused. */
 void checks_on_peace(void);
 
-/* An admin has changed the key with |create_rev|. Until its client must know that, promises about
- * its holds do not bind. */
+/* An admin is about to change |key|. Until the client of the key must know of the change, promises
+ * about its holds are not checked. */
 void checks_on_sabotage(const etcd_key *key);
 
 void checks_on_join(user *of);

@@ -8,7 +8,7 @@
 
 enum {
   CLIENTS_MAX = 1 << 12, /* of one history */
-  /* a lease is renewed in every TTL / this, at most; on a slow network more often */
+  /* renewals of a lease in one TTL, at most; on a slow network more */
   RENEWALS = 7,
   RENEWALS_SLOW = 11,
   REREAD_US = 10 * WORLD_S,
@@ -61,7 +61,7 @@ void costs_on_write(const user *of) {
   record_of(of->in->process.client)->n_writes++;
 }
 
-/* Returns the number of the slot in |key|, which a client gives to several keys of one lock. */
+/* Returns the slot number in |key|: a client numbers its keys of one lock. 0: it has none. */
 static int slot_of(const etcd_key *key) {
   const char *at = memchr(key->key.data, '-', key->key.len);
   return at != NULL ? (int)strtol(at + 1, NULL, 16) : 0;
@@ -83,8 +83,8 @@ void costs_look(void) {
   }
 }
 
-/* A program has as many keys of one lock as it has users, and one more for each that goes while
- * another comes. */
+/* A program has at most one key of a lock for each user, and one more for each key that is being
+ * deleted. */
 static void check_slot(const etcd_key *key) {
   if (slot_of(key) > 2 * USERS_MAX) {
     world_violate("costs", "%.*s: the number of its slot is too high",
@@ -127,10 +127,10 @@ static void check_requests(const program *of, const record *it,
   int64_t ttl_us = of->ttl_ms * WORLD_MS;
   int64_t per_ttl = costs.round_us < ttl_us / 16 ? RENEWALS : RENEWALS_SLOW;
   int64_t renewals = (world_now_us() - it->begun_us) * per_ttl / ttl_us;
-  /* a client looks for others when it takes a lingering lock again, and with each renewal */
+  /* a client looks for other clients when it takes a lingering lock again, and at each renewal */
   int64_t lingers = of->lingering > 0 ? n + renewals + FEW : 0;
-  /* A wait is a put and a delete. If it tries first, as most waits for a permit do, that is one
-   * more. */
+  /* A wait costs a put and a delete, and one write more if it tries first, as most waits for a
+   * permit do. */
   check(of, "writes", sent->n_writes,
         n * (programs_behave.kinds == KINDS_PERMIT ? 10 : 9) / 4 +
             it->n_writes + FEW);

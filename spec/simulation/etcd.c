@@ -53,7 +53,7 @@ static const failure unknown_method = {STATUS_UNIMPLEMENTED, "unknown method"};
 struct method {
   const char *path;
   bool is_stream;
-  route route; /* for a transaction: it depends */
+  route route; /* of a transaction: read_txn sets it */
   /* Decodes a request into |it|. Returns why etcd refuses it at once; NULL: it does not. */
   const failure *(*read)(task *it, const uint8_t *bytes, size_t len);
   /* Applies or reads, and stores the answer in |it|. Returns why etcd refuses it. */
@@ -85,7 +85,8 @@ int64_t draw_us(const etcd *cluster, int64_t min_us, int64_t max_us) {
   return world_random(min_us, max_us > min_us ? max_us : min_us);
 }
 
-/* Tells whether the leader gets the request. A member that goes down has sent its writes before. */
+/* Tells whether the leader gets the request. A member that is down had sent the writes of its ended
+ * calls before. */
 static bool is_reachable(const task *it) {
   bool is_sent = it->call == NULL && world_now_us() < it->at->down_until_us;
   return it->cluster->leader >= 0 && (is_sent || member_is_connected(it->at));
@@ -344,7 +345,7 @@ static void serve_and_answer(task *it) {
   }
 }
 
-/* Applies a write. If etcd refuses it, this is the answer when the member has applied it. */
+/* Applies a write. If etcd refuses it, the refusal is the answer. */
 static void apply(task *it) {
   it->is_applied = true;
   it->failure = it->how->serve(it);
@@ -519,7 +520,7 @@ static void draw_faults(task *it) {
   draw_no_space(it, is_no_space);
 }
 
-/* Begins to work on |it|. Its timeout counts from now. */
+/* Begins to work on |it|. Its timeout counts from now, that of an Authenticate from its hash. */
 static void start(task *it) {
   it->stage = STAGE_WORKING;
   it->due_us = world_now_us() + work_us(it);
@@ -585,7 +586,7 @@ static int64_t read_rev(const task *it) {
   return rev > 1 ? rev : 1;
 }
 
-/* The answer to a write leaves when the member has applied the write. */
+/* Fills |header|. An answer to a write has the state after the write. */
 static void fill_state(const task *it, Etcd__ResponseHeader *header) {
   bool is_write = it->route == ROUTE_WRITE;
   if (is_write) header->revision = it->cluster->store.rev;
@@ -817,8 +818,8 @@ static bool is_authenticate(const task *it) {
   return it->how->serve == serve_authenticate;
 }
 
-/* Returns why etcd refuses |it| because of its token. Earlier versions serve calls about leases
- * without a token, and keepalives with any (facts/etcd.md 3.4). */
+/* Returns why etcd refuses |it| because of its token; NULL: it does not. Without checks_lease_calls
+ * etcd serves calls about leases without a token, and keepalives with any. */
 static const failure *check_token(const task *it) {
   const etcd_options *options = &it->cluster->options;
   const char *token = it->call != NULL ? it->call->token : NULL;

@@ -1,9 +1,9 @@
 /* simulation etcd: a simulated etcd cluster, as its clients see it: calls of etcd's gRPC API, with
  * protobuf messages in and out.
  *
- * It may do everything that facts say etcd does, and may always behave worse, but never better than
- * what etcd promises. It knows neither clients nor the network: a call begins, gets messages and
- * ends when these arrive at the member, and what the member sends leaves at once. */
+ * It may do everything that etcd was seen to do, and may always behave worse, but never better than
+ * what etcd promises. It simulates no network: a call begins, gets messages and ends when these
+ * arrive at the member, and what the member sends leaves at once. */
 #ifndef SIMULATION_ETCD_H
 #define SIMULATION_ETCD_H
 
@@ -36,7 +36,7 @@ typedef struct etcd_options {
   int unavailable; /* failure of unknown outcome, worth a retry; applied or not */
   int denied;      /* definite failure, for good */
   int no_space;    /* failure of a write by the quota */
-  int omits_leases; /* an answer without leases (keys_only, as etcd 3.7; 1 in 10: any) */
+  int omits_leases; /* no leases with keys_only, as etcd 3.7; a tenth as often: in any answer */
   int omits_more;       /* an answer without |more| and |count| */
   int keep_break;       /* a keepalive stream ends */
   int64_t keepalive_us; /* how long a keepalive takes */
@@ -53,9 +53,9 @@ typedef struct etcd_options {
       token_us; /* a simple token that is not used expires after this time */
   bool is_jwt;  /* tokens are JWT */
   bool
-      checks_lease_calls; /* etcd 3.4.42, 3.5.28, 3.6.9 and later: they need a token */
-  int replaced_max; /* how many valid tokens a client may replace */
-  bool is_one_hash; /* a client that has two hashes at work breaks a promise */
+      checks_lease_calls; /* which need a token: since etcd 3.4.42, 3.5.28, 3.6.9 */
+  int replaced_max;       /* how many valid tokens a client may replace */
+  bool is_one_hash; /* two Authenticates of a client at once break a promise */
 } etcd_options;
 
 /* ---- what happens to the data, for checks ---- */
@@ -83,7 +83,7 @@ typedef struct etcd_change {
 
 typedef void (*etcd_on_change)(const etcd_change *change);
 
-/* A deposed leader has renewed a lease for |client|; or, negative, such a leader is back. */
+/* A deposed leader has renewed a lease for |client|. |client| < 0: such a leader is back. */
 typedef void (*etcd_on_false_renewal)(int client);
 
 /* ---- life ---- */
@@ -110,7 +110,7 @@ typedef struct etcd_call_events {
 
 /* A call of |method|, such as "/etcdserverpb.KV/Txn", arrives at |member|. |client| identifies the
  * client for etcd_change. |token|: the auth token that the call carries; NULL: none. The events may
- * come at any time after the return, also within the next functions. */
+ * come at any time after the return, also during calls of the functions below. */
 etcd_call *etcd_open(etcd *cluster, int member, int client, const char *method,
                      bool needs_leader, const char *token,
                      const etcd_call_events *events, void *arg);
@@ -166,7 +166,7 @@ int etcd_n_watches(const etcd *cluster, int client);
 void etcd_elect(etcd *cluster, int64_t pause_us);
 
 /* Until |until_us| |member| hears nothing of the others. If it leads, the others elect; it does not
- * know that yet, and serves what facts say a deposed leader serves. */
+ * know that yet, and serves what a deposed leader of etcd serves. */
 void etcd_cut_off(etcd *cluster, int member, int64_t until_us);
 
 /* Until |until_us| |member| applies writes |lag_us| later than the others. */

@@ -4,8 +4,7 @@
  * ones, also if the client has cancelled the call. Meanwhile the member answers all others late.
  * Then the token goes through raft, so all members know it. A simple token expires at each member
  * where it is not used, and a member that restarts forgets it. A JWT has the revision of the auth
- * store, and is invalid when that has changed (facts/etcd.md 0.8 and 3.5; auth/store.go,
- * auth/simple_token.go). */
+ * store, and is invalid when that has changed (etcd: auth/store.go, auth/simple_token.go). */
 #include "etcd_int.h"
 
 #include <inttypes.h>
@@ -14,7 +13,7 @@
 #include <string.h>
 
 enum {
-  /* Go lets each goroutine that is ready run for so long, and an answer takes some of them. */
+  /* Go lets each ready goroutine run for so long, and an answer takes up to SLICES turns. */
   SLICE_US = 10 * WORLD_MS,
   SLICES = 4,
   TOKEN_SIZE = 48

@@ -2,10 +2,11 @@
  *
  * etcd.c has the calls, the faults and the public functions; etcd_members.c the members, elections
  * and the times at which a member applies what the cluster has decided; etcd_store.c the keys with
- * their history; etcd_txn.c transactions; etcd_lease.c leases; etcd_watch.c watches.
+ * their history; etcd_txn.c transactions; etcd_lease.c leases; etcd_watch.c watches; etcd_auth.c
+ * users and tokens.
  *
  * What the cluster has decided is one state, which each write changes when it is applied. A member
- * that lags, is cut off or is down answers from that state as it was at an older revision. */
+ * that lags or is cut off answers from that state as it was at an older revision. */
 #ifndef SIMULATION_ETCD_INT_H
 #define SIMULATION_ETCD_INT_H
 
@@ -124,7 +125,8 @@ void txn_free(txn *it);
 /* Returns why etcd refuses the transaction, whatever the state is; NULL: it does not. */
 const failure *txn_check(const txn *it);
 
-/* Returns whether the transaction only reads, and needs the state of the member only. */
+/* txn_is_read returns whether the transaction only reads; txn_is_serializable, whether the state of
+ * its member is enough for these reads. */
 bool txn_is_read(const txn *it);
 bool txn_is_serializable(const txn *it);
 
@@ -161,8 +163,7 @@ typedef struct member {
   int64_t rev;      /* revision that it has applied */
   size_t n_applied; /* changes that it has applied, also by a snapshot */
   size_t n_entries; /* entries that it has applied, also by a snapshot */
-  uint64_t
-      term; /* of the last entry that it has applied as such (finding 13) */
+  uint64_t term; /* of the last entry that it has applied without a snapshot */
   int64_t lag_until_us, lag_us;
   int64_t cut_until_us;
   int64_t down_until_us;
@@ -184,10 +185,10 @@ void members_stop(etcd *cluster);
 
 bool member_is_connected(const member *it);
 
-/* Returns whether it believes that it leads, and does not. */
+/* Returns whether the member believes that it leads, although it does not. */
 bool member_is_deposed(const member *it);
 
-/* Returns whether the member knows of a leader, as far as the member can tell. */
+/* Returns whether the member believes that there is a leader. */
 bool member_knows_leader(const member *it);
 
 /* Returns when the member applies what the cluster has applied at |at_us|. */
@@ -219,14 +220,14 @@ typedef struct grant {
   int64_t ttl_s;
   int64_t granted_us;
   int64_t ended_us;       /* INT64_MAX: it lives */
-  int64_t expires_us;     /* not before this time the leader ends it */
+  int64_t expires_us;     /* the leader does not end it before this time */
   int64_t old_expires_us; /* the same, for a deposed leader */
 } grant;
 
 /* Returns the lease that lives now; NULL: there is none. */
 grant *lease_find(const etcd *cluster, int64_t id);
 
-/* Sets |*id| and |*ttl_s| to those of the new lease. */
+/* Sets |*id| and |*ttl_s| to those of the new lease. Returns why etcd refuses it, or NULL. */
 const failure *lease_grant(etcd *cluster, int64_t *id, int64_t *ttl_s);
 
 const failure *lease_revoke(etcd *cluster, int64_t id, etcd_cause cause,
@@ -235,7 +236,7 @@ const failure *lease_revoke(etcd *cluster, int64_t id, etcd_cause cause,
 /* Renews the lease at the leader. Returns its TTL; 0: it is gone. */
 int64_t lease_renew(etcd *cluster, int64_t id);
 
-/* Renews the lease at |deposed|. Returns -1 if there is no answer. */
+/* Renews the lease at |deposed|. Returns its TTL; 0: it is gone; -1: there is no answer. */
 int64_t lease_renew_old(etcd *cluster, const member *deposed, int64_t id);
 
 /* Fills the answer of the leader, or of |deposed| if this is not NULL. */
@@ -243,19 +244,17 @@ void lease_time_to_live(etcd *cluster, const member *deposed, int64_t id,
                         bool with_keys, arena *memory,
                         Etcd__LeaseTimeToLiveResponse *to);
 
-/* A new leader was elected, or the leader |deposed| was cut off. */
+/* leases_refresh: a new leader was elected. leases_remember: the leader was cut off. */
 void leases_refresh(etcd *cluster);
 void leases_remember(etcd *cluster);
 
 void leases_free(etcd *cluster);
 
-/* ---- calls ---- */
-
 /* ---- users ---- */
 
 typedef struct auth_token auth_token;
 
-/* Makes |at| compute a hash. Returns when it will be there. */
+/* Makes |at| compute a hash. Returns how long that takes, with the hashes before it. */
 int64_t auth_hash_us(member *at);
 
 /* Returns how much later |at| answers a request because it computes hashes. */
@@ -267,7 +266,7 @@ const char *auth_assign(etcd *cluster, int client);
 /* Returns why |at| refuses a call with the token |text|; NULL: it does not. */
 const failure *auth_check(member *at, const char *text);
 
-/* |client| asks |at| for a token: breaks a promise if it has asked too often for no reason. */
+/* |client| asks |at| for a token. Records a violation if it has replaced too many valid ones. */
 void auth_check_need(const member *at, int client);
 
 /* |at| forgets all simple tokens. */
@@ -275,7 +274,9 @@ void auth_forget(member *at);
 
 void auth_free(etcd *cluster);
 
-/* What a task of a call does when it is due. */
+/* ---- calls ---- */
+
+/* How far a request is. */
 typedef enum stage {
   STAGE_QUEUED,      /* waits for the task before it in its stream */
   STAGE_WORKING,     /* is not applied, or read, yet */
@@ -314,7 +315,7 @@ struct task {
   stage stage;
   route route;
   int64_t due_us, deadline_us;
-  const failure *failure; /* the answer when it is due; NULL: as it turns out */
+  const failure *failure; /* the answer when it is due; NULL: it is served */
   fate fate;              /* if |failure| is set */
   bool is_applied;
   bool is_lost; /* a write that will never be applied */
@@ -322,7 +323,7 @@ struct task {
   txn *txn;
   int64_t lease, ttl_s; /* of a request about a lease */
   bool with_keys;
-  int64_t rev; /* like |term|: in the header of a keepalive's answer */
+  int64_t rev; /* in the header of a keepalive's answer; or a watch ID */
   uint64_t term;
   Etcd__WatchRequest *watch_request;
 

@@ -6,7 +6,7 @@ enum {
   FIRST_TERM = 2,
   /* A leader keeps this many entries for members that are behind. */
   SNAPSHOT_ENTRIES = 5000,
-  SNAPSHOT_BEFORE_REV = 50000, /* checks.c has room for so many revisions */
+  SNAPSHOT_BEFORE_REV = 50000, /* checks.c has room for REVS_MAX revisions */
   /* by when a member has applied the first entry of a new term */
   TERM_LATE_US = 300 * WORLD_MS
 };
@@ -237,7 +237,7 @@ static void come_back(el_timer *timer) {
 }
 
 /* A leader that is cut off believes that it leads until it has heard of no follower for an election
- * timeout, or, if its disk hangs, for as long as that lasts (facts: 25 s and more). */
+ * timeout, or, if its disk hangs, for as long as that lasts. */
 static void depose(member *it) {
   it->cut_at_us = world_now_us();
   it->leads_until_us =

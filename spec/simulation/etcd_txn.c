@@ -221,8 +221,8 @@ static void add(writes *to, bool is_delete, el_bytes key, el_bytes range_end) {
   to->all[to->n++].range_end = range_end;
 }
 
-/* Adds the puts of |from|. Returns false if |to| writes one of their keys, unless |rival| puts it,
- * too, which does not run if |from| runs. */
+/* Adds the puts of |from|. Returns false if |to| deletes one of their keys, or puts one that
+ * |rival| does not put. |rival|: the branch that does not run if |from| runs. */
 static bool join_puts(writes *to, const writes *from, const writes *rival) {
   for (size_t i = 0; i < from->n; i++) {
     el_bytes key = from->all[i].key;

@@ -80,7 +80,7 @@ static bool is_seen(const watch *by, const change *it) {
   return is_in_range(key, by->key, by->range_end);
 }
 
-/* Sends those of the changes that |by| sees in one message. Returns false if it sees none. */
+/* Sends, in one message, the changes that |by| sees. Returns false if it sees none. */
 static bool send_events(etcd_call *call, watch *by, const selection *what) {
   Etcd__WatchResponse response = ETCD__WATCH_RESPONSE__INIT;
   arena memory = {0};

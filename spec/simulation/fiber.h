@@ -1,6 +1,6 @@
 /* simulation fiber: the threads of the simulated processes, which take turns on one thread of the
- * system. A fiber runs until it blocks; then another fiber runs, or the next event. Which of
- * several fibers that could run does run is decided at random.
+ * system. A fiber runs until it blocks; then another fiber runs, or the next event. If several
+ * fibers can run, one is drawn at random.
  *
  * threads.c puts fibers in the place of pthreads, so the product's own threads are fibers. They
  * take turns at mutexes and condition variables, not at atomics: for those there are the thread
@@ -18,12 +18,12 @@ typedef struct process {
   int64_t clock_ahead_us;   /* offset of its clock from the world's clock */
   int64_t clock_ppm;        /* how much faster its clock runs, in millionths */
   int64_t stopped_until_us; /* SIGSTOP: its fibers do not run before */
-  int preempted; /* per mille of locked mutexes at which other fibers run first */
+  int preempted; /* per mille of mutexes before whose lock other fibers run first */
 } process;
 
 typedef struct fiber fiber;
 
-/* Starts a fiber of |of|. |run| is called with |arg| later. The caller frees it with fiber_join. */
+/* Starts a fiber of |of|, which calls |run|(|arg|) later. fiber_join or fiber_detach frees it. */
 fiber *fiber_start(process *of, void (*run)(void *arg), void *arg);
 
 /* Returns the fiber that runs; NULL: none. */
@@ -65,7 +65,7 @@ int fibers_alive(void);
 /* Returns the time that the clock of |of| shows, in microseconds. */
 int64_t process_clock_us(const process *of);
 
-/* Returns when, by the world's clock, the clock of |of| shows |shown_us|. */
+/* Returns when, by the world's clock, the clock of |of| shows |shown_us|; now if it has already. */
 int64_t process_when_us(const process *of, int64_t shown_us);
 
 #endif

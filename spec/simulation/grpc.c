@@ -238,7 +238,7 @@ struct grpc_call {
   char *method;
   bool needs_leader;
   char *token;  /* NULL: none */
-  int refs;     /* one for the caller, one until the end */
+  int refs;     /* one for the caller, one until the status is received */
   exchange *ex; /* NULL: not sent, or over */
   bool is_started, is_ended;
   struct messages unsent, received;

@@ -1,9 +1,10 @@
 /* simulation history: draws the programs, the network and the faults of one history, and runs it.
  *
- * In 3 of 10 histories there are no faults, so that normal operation is tested, too. In some there
- * are only faults under which a client must still serve its users in time. In the others the kinds
- * of faults and their number differ widely. In some of these the programs go on for some time after
- * the faults. In the end the users finish, and nothing may be left. */
+ * In 3 of 10 histories there are no faults, except that an admin may change keys and watches may be
+ * silent. In some there are only faults under which a client must still serve its users in time. In
+ * some, programs are only stopped. In the others the kinds of faults and their number differ
+ * widely, and the programs may go on for some time after the faults. In the end the users finish,
+ * and nothing may be left. */
 #include "history.h"
 
 #include <inttypes.h>
@@ -21,12 +22,12 @@
 enum {
   PEACE_US = 40 * WORLD_S,
   MILD_KINDS = 4, /* see make_mild */
-  /* After a false renewal a client that may have taken it for proven is cut off: within this time,
-   * or after the deposed leader is back within BACK_US, and for FALSE_HOLD_US. */
+  /* After a false renewal, the client that may count it is cut off for FALSE_HOLD_US: within this
+   * time after the renewal, or within BACK_US after the return of the deposed leader. */
   FALSE_PROOF_US = 2 * WORLD_S,
   BACK_US = 500 * WORLD_MS,
   FALSE_HOLD_US = 12 * WORLD_S,
-  REPLACEMENT_US = 15 * WORLD_S, /* for each valid token that is replaced */
+  REPLACEMENT_US = 15 * WORLD_S, /* in which one valid token may be replaced */
   REST_US = 3 * WORLD_S, /* in which clients leave a member that hangs */
   /* how long users and clients may take in the end, and leases after that */
   FINISH_US = 90 * WORLD_S,
@@ -73,11 +74,11 @@ static struct {
   address *addresses[ENDPOINTS_MAX + 1]; /* the members', the balancer's */
   mood mood;
   int n_members;
-  bool has_admin;  /* who changes keys of locks */
+  bool has_admin;  /* an admin changes keys of locks */
   bool deposes;    /* the only troubles are leaders that are deposed */
   int mild_kind;   /* what happens in a mild history; MILD_KINDS: anything */
   int next_member; /* the next to fail in a mild history */
-  int weights[TROUBLES]; /* how often each happens, beside the others */
+  int weights[TROUBLES]; /* how often each happens, relative to the others */
   int64_t pause_us;      /* the mean time between two */
   int64_t until_us;      /* when the faults end */
   process process;       /* of the fiber that makes them */
@@ -173,8 +174,8 @@ static void restart(int member) {
   etcd_restart(history.cluster, member, soon(3000));
 }
 
-/* One member closes its connections. Of three members, one may also hang, lag, or, if it does not
- * lead, be restarted. The members take turns, because a client that has lost one uses the next. */
+/* One member closes its connections; of three members, it may hang or lag instead, or be restarted
+ * if it does not lead. The members take turns, because a client that has lost one uses the next. */
 static void make_mild(void) {
   int member = history.next_member++ % history.n_members;
   int64_t until_us = soon(6000);
@@ -242,8 +243,9 @@ static void cut_soon(falsely *of, int64_t max_us) {
   fiber_detach(fiber_start(&history.process, cut_process, of));
 }
 
-/* A renewal that counts soon afterwards would hide that one of a deposed leader has counted. That
- * happens when another member answers a read, or when the deposed leader does, after it is back. */
+/* Cuts a client off soon: a true renewal soon afterwards would hide that the client has counted the
+ * false one. A client might count it when another member answers a read, or when the deposed leader
+ * does after its return. */
 static void on_false_renewal(int client) {
   if (client >= 0) {
     falsely *of = &history.falsely[client % PROGRAMS_MAX];
@@ -329,7 +331,7 @@ static trouble draw_trouble(void) {
   return (trouble)i;
 }
 
-/* Ends the faults, and removes what admins have left, which nothing else would. */
+/* Ends the faults. */
 static void end_faults(void) {
   etcd_options calm = {.n_members = history.options.n_members,
                        .cluster_id = history.options.cluster_id,
@@ -356,6 +358,7 @@ static void end_faults(void) {
   if (history.options.denied == 0) checks_on_peace();
 }
 
+/* Removes the keys without a lease, which admins have left, and nothing else removes. */
 static void remove_detached(void) {
   for (size_t i = 0; i < etcd_n_keys(history.cluster);) {
     etcd_key key = *etcd_key_at(history.cluster, i);
@@ -369,7 +372,7 @@ static void remove_detached(void) {
   }
 }
 
-/* A deposed leader whose disk hangs may confirm the renewal of leases that have ended (facts). */
+/* A deposed leader whose disk hangs may confirm the renewal of leases that have ended. */
 static void depose_leader(void) {
   int leader = etcd_leader(history.cluster);
   if (leader < 0) return;
@@ -381,7 +384,7 @@ static void depose_leader(void) {
   }
 }
 
-/* What an admin does in a history whose promises bind all the same. */
+/* What an admin does in a history in which the promises are checked all the same. */
 static void make_admin(void) {
   static const trouble faults[] = {TROUBLE_DELETE, TROUBLE_DETACH,
                                    TROUBLE_OVERWRITE, TROUBLE_REVOKE,

@@ -10,15 +10,15 @@
 #include "world.h"
 
 enum {
-  /* TCP's first timeouts, which double: of SYN, and otherwise how much longer than a round trip */
+  /* TCP's first retransmission timeouts, which double: of a SYN; of others, beside a round trip */
   RETRANSMIT_SYN_US = 1000 * WORLD_MS,
   RETRANSMIT_US = 200 * WORLD_MS,
   RETRANSMIT_DOUBLINGS = 6,
-  /* when a member gives up a connection whose client is gone without a word */
+  /* after which a member gives up a connection whose client has vanished silently */
   FORGOTTEN_US = 40 * WORLD_S
 };
 
-/* What is on its way. The first three make a connection; each takes one way. */
+/* What is on its way. A connection takes SYN, ACCEPTED, PREFACE and SETTINGS, in this order. */
 typedef enum item_kind {
   ITEM_SYN,
   ITEM_PREFACE,
@@ -224,7 +224,8 @@ static item *new_item(connection *conn, item_kind kind, exchange *ex) {
   return it;
 }
 
-/* Lets |it| arrive, unless the connection is mute. |last_us| is when the item before it arrives. */
+/* Lets |it| arrive, after |*last_us|, when the item before it arrives. On a mute connection only
+ * the close arrives, and late. */
 static void depart(item *it, int64_t *last_us) {
   connection *conn = it->conn;
   int64_t at_us =

@@ -40,7 +40,7 @@ typedef struct address {
 /* Ends all connections, whose processes must have gone, and forgets all addresses. */
 void network_reset(void);
 
-/* Adds an address. Its other fields are zero; the caller fills them in. */
+/* Adds an address. The caller fills in its other fields, which are zero. */
 address *network_add(const char *name, etcd *cluster, int member);
 
 /* |member| does not run until |until_us|: messages to and from it wait. */
@@ -79,8 +79,8 @@ void network_close(connection *conn);
 
 typedef struct exchange exchange; /* one call on a connection */
 
-/* Begins a call. The events come as etcd's, when they arrive at the client. Without an event
- * on_status the caller ends the call with network_cancel or network_close. */
+/* Begins a call. etcd's events come when they arrive at the client. Unless on_status comes, the
+ * caller ends the call with network_cancel or network_close. */
 exchange *network_call(connection *conn, const char *method, bool needs_leader,
                        const char *token, const etcd_call_events *events,
                        void *arg);

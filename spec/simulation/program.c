@@ -13,7 +13,7 @@
 #include "world.h"
 
 enum {
-  SLICE_MS = 1000, /* of a wait that blocks its program */
+  SLICE_MS = 1000, /* for which one call of a wait blocks at most */
   CLOSE_MS = 2000  /* what a close may take: the client may have to connect */
 };
 
@@ -49,7 +49,7 @@ static void on_wake(el_wake *wake, uint64_t id) {
 
 /* Waits for |event| of |completion|, for at most |timeout_ms| (negative: no limit), or until the
  * program crashes; returns whether the event has occurred. A program with one user blocks in the
- * call, as a script does. Another waits as an event loop does: other users run meanwhile. */
+ * call, as a script does. One with several waits as an event loop does: others run meanwhile. */
 static bool await(user *of, el_completion *completion, unsigned event,
                   int64_t timeout_ms) {
   int64_t begun_us = process_clock_us(&of->in->process);

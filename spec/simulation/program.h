@@ -16,7 +16,7 @@ enum {
   USERS_MAX = 4,    /* of one program */
   PROGRAMS_MAX = 3, /* process 0 to 2 */
   ENDPOINTS_MAX = 3,
-  HANDOFF_MS = 50 /* the handoff budget */
+  HANDOFF_MS = 50 /* handoff_time */
 };
 
 typedef struct program program;
@@ -65,7 +65,7 @@ typedef struct user {
 struct program {
   process process;
   el_client *client; /* NULL: none */
-  int generation;    /* how many clients it has made */
+  int generation;    /* grows with each client; 0: the program has ended */
   int64_t begun_us;  /* when it made the present one */
   user users[USERS_MAX];
   int n_users;
@@ -110,14 +110,14 @@ extern behaviour programs_behave;
 extern program programs[PROGRAMS_MAX];
 extern int n_programs;
 
-/* Starts the program |id|, whose fields |endpoints|, |n_endpoints|, |n_users|, |ttl_ms|,
- * |lock_delay_ms| and |lingering| the history has set. */
+/* Starts the program |id|, whose fields draw_program has set. */
 void program_start(int id);
 
-/* The program is killed: its connections are gone, and it makes a new client later. */
+/* The program is killed: its connections are gone. Unless |end_us| has passed, it makes a new
+ * client later. */
 void program_crash(program *of);
 
-/* The program closes its client and makes a new one. */
+/* The program closes its client and, unless |end_us| has passed, makes a new one. */
 void program_close(program *of);
 
 /* The program is stopped by SIGSTOP until |until_us|. */
@@ -125,8 +125,8 @@ void program_stop(program *of, int64_t until_us);
 
 bool program_has_ended(const program *of);
 
-/* Tells, at the clock of its process, whether |of| holds its lock. |left_us|: for how long the hold
- * is proven. Called in a fiber. */
+/* Tells, by the clock of the running fiber, whether |of| holds its lock. |left_us|: for how long
+ * the hold is proven. */
 bool user_holds(user *of, int64_t *left_us);
 
 #endif

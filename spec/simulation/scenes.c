@@ -38,7 +38,7 @@ typedef enum incident {
   /* the leader stands still during the second TTL; the election then takes 2 s to 3 s */
   INCIDENT_SLOW_ELECTION,
   INCIDENT_LATE_KEEPALIVES, /* after one TTL each keepalive takes LATE_US */
-  /* in every other TTL the leader stands still, and the election takes 2 s to 3 s */
+  /* LEADERS times, two or three TTLs apart, the leader stands still; elections take 2 s to 3 s */
   INCIDENT_LEADERS
 } incident;
 

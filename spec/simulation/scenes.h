@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Prints a table: for each network, disk and proxy, the seconds to the first lock, and for how much
- * of ten TTLs a lock was held. */
+ * of ten TTLs a lock was held; for a busy client, its longest wait. */
 void scenes_print(void);
 
 /* Prints the story of the scene in the |row|th row of the table, from 1. A row is the mean of the

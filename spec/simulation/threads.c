@@ -1,6 +1,6 @@
-/* simulation threads: what the product calls of the C library and may not have in virtual time, in
- * the form of the linker's option --wrap: threads, mutexes, conditions, the locale, the clock, and
- * random numbers. */
+/* simulation threads: replaces functions that do not work in virtual time, by the linker's option
+ * --wrap: threads, mutexes, conditions, the locale, the clock, random numbers, and two functions of
+ * the product. */
 #include <errno.h>
 #include <locale.h>
 #include <pthread.h>
