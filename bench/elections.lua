@@ -69,7 +69,7 @@ local function run_round(election)
     },
   }
   local clients = start_clients(etcd)
-  wait.sleep(2 + 2 * math.random()) -- the keepalives of a round have another place in their period
+  wait.sleep(2 + 2 * math.random()) -- so that the leader stops at any point between two keepalives
   etcd:pause((cluster.leader_of(etcd)))
   local stopped_at, answered_at = wait.now(), nil
   local probe = start_probe(etcd)

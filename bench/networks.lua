@@ -4,9 +4,10 @@
 --
 -- In each row, `etcdlock run` and `etcdctl lock` run a command under a free lock, ROUNDS times for
 -- each TTL, in one cluster. The columns are the seconds until the command runs, the median, and
--- how many commands still run, with the key of their lock in etcd, after ten TTLs. A row in which
--- etcdlock is worse ends with the word for it. ROWS are parts of the titles of rows. The rows
--- run in processes of their own, JOBS (6) at a time.
+-- how many commands still run, with the key of their lock in etcd, after ten TTLs. A row ends with
+-- "defeated" if etcdlock kept fewer holds, or with "slower" if its median is above 1.5 times
+-- etcdctl's plus 0.1 s. ROWS are parts of the titles of rows. The rows run in processes of their
+-- own, JOBS (6) at a time.
 --
 -- It needs root, strace, haproxy and /dev/net/tun: see line.py.
 
