@@ -103,8 +103,8 @@ describe("a client whose lease is renewed every 20 s", function()
   end)
 end)
 
--- Regression 255. The client left a member that had just learned who leads, and went on to the
--- leader before, which was silent.
+-- Regression 255. The client left a member that had just learned of a new leader, and went on to
+-- the former leader, which was silent.
 it("a client stays with a member that tells of a new leader", function()
   local one, two = clients.scripted(etcd:endpoint(1)), clients.scripted(etcd:endpoint(2))
   local client = connect { endpoints = { one:endpoint(), two:endpoint() } }
@@ -121,7 +121,7 @@ it("clients go back to a member that they have left as soon as it has a leader",
   local own = Etcd.start {
     members = 3, args = { "--heartbeat-interval=150", "--election-timeout=1500" },
   }
-  -- The next turn of a client may be that of a member with a leader. Then it need not go back.
+  -- The next member that a client tries may have a leader already. Then it need not go back.
   wait.eventually(function()
     local all, back = {}, 0
     local function log(event)

@@ -49,7 +49,7 @@ describe("an nginx with grpc_pass", function()
     assert.equal(0, client:stats().failed_attempts)
   end)
 
-  -- Regression 280. The same, for a request that is too large by itself.
+  -- Regression 280. The client sent a single request that was too large again until the timeout.
   it('refuses a request above its limit, which then fails with "invalid"', function()
     local client = connect { endpoints = endpoint.limited, ttl = TTL }
     local lock = assert(client:lock "a")
@@ -128,7 +128,7 @@ local ANSWERS = {
   { "UNIMPLEMENTED", STATUS.UNIMPLEMENTED, "unknown service etcdserverpb.KV", "protocol" },
 }
 
--- Regression 282. What follows was neither decided nor tested.
+-- Regression 282. What a client does then was neither decided nor tested.
 describe("while a proxy answers all calls with", function()
   scripted_client { ttl = wait.ttl(9) }
 

@@ -114,8 +114,8 @@ describe("a client with a password", function()
     wait.eventually(function() return select(3, client:ping()) == "conflict" end, 15, "conflict")
   end)
 
-  -- Regression 242: the token was dropped at each failover. Each member knows the tokens of all for
-  -- 5 minutes.
+  -- Regression 242: the token was dropped at each failover, although each member knows all tokens
+  -- for 5 minutes.
   it("uses its token at the next member after a failover", function()
     local etcd = etcds.cluster
     local client = connect { endpoints = etcd:endpoints() }

@@ -49,8 +49,8 @@ describe("a client", function()
     assert.is_true(lock:unlock())
   end)
 
-  -- Regression 232. A connection that only keepalives had used counted as one that had taken until
-  -- now to open. So a silent member was left only after twice the age of the connection.
+  -- Regression 232. If only keepalives had used a connection, the client took its age for the time
+  -- that it had taken to open. So a silent member was left only after twice that age.
   it("leaves a silent member in time, although only keepalives have used its connection", function()
     local second = Swallow.start(etcd:endpoint(2))
     local client = connect { endpoints = { silent:endpoint(), second:endpoint() }, ttl = 6 }

@@ -28,7 +28,7 @@ it("a lock is granted and held although each answer takes 1.4 s", function()
   assert_held(hold(1.4, 10), 12)
 end)
 
--- The hold deadline counted from the grant of the lease, which waits for the connection.
+-- Once, the hold deadline counted from the request of the lease, which waits for the connection.
 -- Regression 218. No key was read after a keepalive if two reads were in flight when it was
 -- answered, although they could not prove it. This test failed in a quarter of the runs.
 it("the first hold is not lost at once on a line as slow as its TTL allows", function()
@@ -41,8 +41,8 @@ it("a hold outlives a connection that falls silent, with one endpoint", function
   assert_held(lock, 10)
 end)
 
--- Regression 316. The time for an answer was longer than that of a call. So each call found a dead
--- connection, and none found out that it was dead.
+-- Regression 316. The patience was longer than the time limit of a call. So calls ended before the
+-- client noticed that its connection was dead.
 it("a call finds out that its connection is dead although answers take 0.8 s", function()
   local _, client = hold(0.8, 80)
   for _ = 1, 6 do assert(client:ping()) end
@@ -136,8 +136,8 @@ end)
 
 -- Regression 252. With a TTL of two round trips no lock was granted: a hold is proven by a read
 -- that is sent after the answer to a keepalive. The wait ended with "was not free", although nobody
--- else had the lock. 319. So it did with a TTL of up to 2.3 round trips, because a proof that takes
--- nearly all of the TTL grants no lock.
+-- else had the lock. 319. The wait ended so, too, with a TTL of up to 2.3 round trips, because a
+-- proof that takes nearly all of the TTL grants no lock.
 it("a wait fails early if answers take too long for the TTL, and tells both times", function()
   proxy:slow(0.85)
   local client = connect { endpoints = proxy:endpoint(), ttl = 2 }
@@ -147,8 +147,8 @@ it("a wait fails early if answers take too long for the TTL, and tells both time
   assert.is_true(wait.now() - from < 15 + wait.SLACK)
 end)
 
--- Regression 317. The time was counted from the grant of the lease. So a wait failed at once if
--- answers became slow when the lease was old.
+-- Regression 317. The time for which answers have been too slow was counted from the grant of the
+-- lease. So a wait failed at once if answers became slow when the lease was old.
 it("a wait goes on if answers are too slow for the TTL for a while", function()
   local held, client = hold(0.4, 2)
   assert_held(held, 9)
