@@ -1,4 +1,4 @@
--- Tests what the executable does otherwise than the Lua script.
+-- Tests what the executable does differently from the Lua script.
 -- Needs: the executable.
 
 -- Returns the environment variables with which Lua's interpreter loads the code |init| and modules

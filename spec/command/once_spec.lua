@@ -136,7 +136,7 @@ describe("etcdlock run --once-per", function()
     for _, text in ipairs {
       "", "x", "{}", '{"started":1e999,"host":"a","pid":1}', '{"started":-1,"host":"a","pid":1}',
       '{"started":"1","host":"a","pid":1}',
-      -- Regression 127.
+      -- Regression 127, described below.
       '{"started":4000000000,"host":"a","pid":1e308}', '{"started":4000000000,"host":"a","pid":-1}',
       ('{"started":4000000000,"host":"%s","pid":1}'):format(("a"):rep(256)),
     } do

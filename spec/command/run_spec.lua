@@ -75,7 +75,7 @@ describe("etcdlock run", function()
     assert.equal(NAME, key:match "^(.*)/%x+$")
     assert.equal(before + 1, tonumber(token))
     assert.is_true(tonumber(rev) >= tonumber(token))
-    -- If etcdlock has waited, ETCD_LOCK_REV is not below the revision of any write before the
+    -- If etcdlock has waited, ETCD_LOCK_REV is at least the revision of each write before the
     -- grant.
     local lock = assert(client:lock "a")
     local job = start(NAME, sh "echo $ETCD_LOCK_REV $ETCDLOCK_TOKEN")
