@@ -40,8 +40,9 @@ local function await_entries(name, count)
   end, 5, count .. " entries of " .. name)
 end
 
--- The modes of waiters in a queue, and which of them hold together after the release of the first
--- holder, a write lock for readers and writers, else a lock of the same mode.
+-- The modes of the waiters in a queue. `groups`: which of them hold at the same time, in this order
+-- (nil: one after the other). The lock before them has the mode of the first waiter; before a
+-- reader, the mode "write".
 local QUEUES = {
   { "lock", "lock", "lock", "lock" },
   { "lock", "multi", "lock", "multi" },
@@ -154,8 +155,8 @@ for _, release in ipairs(releases.TESTED) do
     end)
   end
 
-  -- Calls run(is_first) in a test with true and in one with false, for two children of which the
-  -- first is of the release, or the second.
+  -- Defines two tests, which call run(is_first). If |is_first|, the first child is of the release,
+  -- otherwise the second.
   local function test_both(text, run)
     test(text .. ", the release first", function() run(true) end)
     test(text .. ", this version first", function() run(false) end)
