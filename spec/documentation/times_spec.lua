@@ -22,8 +22,8 @@ end
 local CALL = lua("client.lua", "REQUEST_TIMEOUT")
 -- how long a connection may be silent that no call waits for
 local SILENT = core.EL_PING_EVERY_MS + core.EL_BUSY_MS
--- the TTL from which on a hold outlives an election with a keepalive every TTL/3, in seconds:
--- TTL - TTL/10 (the margin) - TTL/3 is the election
+-- the TTL in seconds from which on a hold with a keepalive every TTL/3 outlives an election: then
+-- TTL - TTL/10 (the margin) - TTL/3 is as long as the election
 local OFTEN_BELOW = math.floor(
   core.EL_ELECTION_MS / (1 - 1 / core.EL_MARGIN_DIVISOR - 1 / core.EL_RENEW_DIVISOR) / 1000)
 
