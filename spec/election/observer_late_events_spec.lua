@@ -10,9 +10,9 @@ local function assert_sees(...)
   for _, value in ipairs { ... } do assert.equal(value, (observer:next(5))) end
 end
 
--- Replaces the watcher of the observer by one that reports no further change; with |is_ahead|, one
--- change after each that was passed, at a later revision than etcd's. Returns a function that
--- restores the watcher.
+-- Replaces the watcher of the observer by one that reports no further change. With |is_ahead|, it
+-- always reports one more change than was passed, at a revision that etcd has not reached. Returns
+-- a function that restores the watcher.
 local function swallow_changes(is_ahead)
   local watcher, changes, revision = observer._watcher, observer._watcher:changes()
   local function sleep(_, seconds) wait.sleep(seconds) end

@@ -2,8 +2,8 @@
 -- answer, and only then.
 -- Needs: one plain member.
 
--- Seconds: the TTL of the observer's client; and how late answers are that are still in time, which
--- they are for a quarter of the TTL. The other half is for a busy machine.
+-- Seconds: the TTL of the observer's client, and the delay of answers that are still in time. The
+-- limit is a quarter of the TTL; the other half of that is for a busy machine.
 local TTL = wait.ttl(2)
 local ANSWER = TTL / 8
 
