@@ -116,8 +116,8 @@ it("a timeout of 1 s names the holder, also if it joins other waiters of its cli
   first:cancel()
 end)
 
--- Regression 206. If etcd was written to while the waiter's watch was created, the waiter read its
--- queue at once, without the holder, and then only after 10 s again.
+-- Regression 206. If etcd was written to while the waiter's watch was created, the waiter at once
+-- read its queue, but not its holder, and did not read again for 10 s.
 it("a timeout names the holder while other clients write to etcd", function()
   local holder, client, busy = connect(), connect(), connect()
   clients.keep(assert(holder:lock "a"))

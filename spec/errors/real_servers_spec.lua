@@ -89,7 +89,7 @@ describe("etcd", function()
     assert.is_true(lock:check())
   end)
 
-  -- Regression 271. The message did not name the limit. It comes from etcd, which alone knows it.
+  -- Regression 271. The message did not name the limit, which only etcd knows.
   it("refuses a txn of too many operations, and the message names the limit", function()
     local etcd = Etcd.start { args = { "--max-txn-ops", "150" } }
     local function put_many(endpoint, count)
@@ -143,7 +143,7 @@ it('a member without a leader answers "no leader", and lock fails with "unavaila
   assert(client:lock "a"):unlock()
   etcd:kill(2)
   etcd:kill(3)
-  -- An enqueue before that could be in doubt. Then the client would end its lease.
+  -- The outcome of an enqueue before that could be unknown, and the client would end its lease.
   wait.eventually(function()
     local status = etcd:ctl("endpoint", "status", "--write-out=json")
     return status:find '"raftTerm"' and not status:find '"leader":'
