@@ -395,7 +395,7 @@ for _, loop in ipairs { "cqueues", "luv", "copas" } do
         -- Room for the files that are open, and a few more.
         os.execute(("prlimit --pid %d --nofile=%d:"):format(core.pid(), descriptors() + 8))
         local files = {}
-        -- gRPC's threads may give one back at any time: then once more.
+        -- gRPC's threads may close a descriptor at any time. Then the call is repeated.
         local function starves(call)
           for _ = 1, TRIES do
             repeat
