@@ -105,7 +105,7 @@ describe("handoff within a client", function()
     assert.is_true(last:unlock())
   end)
 
-  -- Regression 219.
+  -- Regression 219. The next key was put only when the delete was answered.
   it("deletes a key and puts the next one in one transaction when the budget is spent", function()
     local client = connect { handoff = 1 }
     local last = assert(client:lock "a")

@@ -5,9 +5,9 @@
 local UNAVAILABLE = error_rows.STATUS.UNAVAILABLE
 
 describe("the hold deadline", function()
-  -- Seconds. The hold deadline counts from when the lease was requested, or a keepalive was sent.
-  -- It moves when that is proven, at least one answer later, and each answer is |LATE| seconds
-  -- late. Here it is compared with the arrival of the request, which is after its sending.
+  -- Seconds. The hold deadline counts from when the client sent the lease request or a keepalive.
+  -- The tests know when that arrived, which is a little later. A deadline that counted from the
+  -- answer would be |LATE| seconds later.
   local TTL, MARGIN, LATE, ROUNDING = 8, 0.8, 0.45, 0.005
   local slow, client
 

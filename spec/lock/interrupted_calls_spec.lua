@@ -26,9 +26,9 @@ local function make_hook(n)
   end, function() return events end
 end
 
--- Calls |fn| and raises "enough" at event |n|: of the count hook, and of |mask|. Returns false if
--- there are fewer events. Some events belong to this function; the second result is true if the
--- error came before |fn| had returned.
+-- Calls |fn| and raises "enough" at event |n|. Events are instructions, and what |mask| selects.
+-- Returns false if there are fewer events. Some events belong to this function; the second result
+-- is true if the error came before |fn| had returned.
 local function interrupt(n, mask, fn)
   local hook, count = make_hook(n)
   local is_within = false
@@ -57,7 +57,7 @@ local function interrupt_everywhere(mask, fn, check)
   end)
 end
 
--- The main coroutine and others, because with_lock differs.
+-- with_lock works differently in the main coroutine and in others.
 local THREADS = {
   ["the main coroutine"] = function(fn) fn() end,
   ["a coroutine"] = function(fn)
@@ -100,8 +100,9 @@ local NESTED = {
   ["function of wrap"] = { lock_a, function() client:wrap("a", nothing)() end },
 }
 
--- Regression 293. The count of a lock was incremented before with_lock could undo it, and was
--- decremented after that. An error between these steps left it at 2, so the lock stayed held.
+-- Regression 293. The count of a lock was incremented before with_lock could undo that, and was
+-- decremented when with_lock no longer could. An error in between left it at 2, so the lock stayed
+-- held.
 for thread, run in pairs(THREADS) do
   for mask, events in pairs(MASKS) do
     describe(("an error at %s in %s, in a nested"):format(events, thread), function()
@@ -153,8 +154,8 @@ it("an error at any instruction of one of two with_lock calls keeps that of the 
   end)
 end)
 
--- The locks linger, so that the client sends no request. Without the garbage collector, because the
--- lock shall not wait for it.
+-- The locks linger, so that the client sends no request. The tests stop the garbage collector:
+-- locks must become free without it.
 local LINGERING = { linger = 60, owner = "me", timeout = 5 }
 
 local function assert_free(what)
@@ -230,8 +231,8 @@ it("an error at any instruction of lock but its return leaves the count as it wa
   assert.is_true(#incremented <= 1, table.concat(incremented, " "))
 end)
 
--- Regression 295. An error just before or after the log function ran was followed by no other call
--- of it.
+-- Regression 295. After an error just before or after a call of the log function, it was not called
+-- again.
 it("an error at any instruction of with_lock leaves the log function in use", function()
   local acquired = 0
   local logging = connect { log_rate = 1e6, log = function(event)
@@ -245,7 +246,7 @@ it("an error at any instruction of with_lock leaves the log function in use", fu
   end)
 end)
 
--- Regression 295. An error while wake-ups were delivered was followed by no other delivery.
+-- Regression 295. After an error during the delivery of wake-ups, none was delivered again.
 it("an error at any instruction of step leaves other waits of the client in order", function()
   local waiting = connect { loop = "luv" }
   repeat_while(function(n)
@@ -283,8 +284,8 @@ it("downgrade can be repeated after an error at any instruction", function()
   end)
 end)
 
--- Regression 297. An error between two on_lost functions of a lock was followed by no call of the
--- second one.
+-- Regression 297. After an error between two on_lost functions of a lock, the second one was not
+-- called.
 it("an error at any instruction of a call that runs on_lost functions ends at most one", function()
   repeat_while(function(n)
     local lock, calls = assert(client:lock "a"), 0

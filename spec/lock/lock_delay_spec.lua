@@ -36,8 +36,8 @@ local HOLD = {
   end)()]],
 }
 
--- For each kind of lock for which client:lock_async("of-KIND") does not: a function that starts an
--- acquisition which conflicts with that hold.
+-- For some kinds of locks, a function that starts an acquisition that conflicts with the hold. For
+-- the others client:lock_async("of-KIND") does that.
 local NEXT = {
   read = function(client, opts) return client:write_lock_async("of-read", opts) end,
   write = function(client, opts) return client:read_lock_async("of-write", opts) end,
@@ -297,7 +297,7 @@ it("close after a lost hold deletes a key whose put has an unknown outcome", fun
   assert_close_keeps_lost_key(client)
 end)
 
--- Regression 256. The same, if the waiter had left before: nothing in the client knew the key any
+-- Regression 256. As 245, but the waiter had left before: nothing in the client knew the key any
 -- more, and the audit that would have found it came later.
 it("close after a lost hold deletes a key that an earlier waiter has left", function()
   local client = lose_hold()

@@ -82,7 +82,7 @@ it("a queue of 300 waiters from six processes is granted in the order of its ent
       print(("held %.0f %.0f"):format(lock:token(), uv.hrtime()))
       lock:release()
       local stats = clients[i]:stats()
-      -- Its predecessor, and perhaps the key itself: a busy machine holds it for long.
+      -- It watches its predecessor, and perhaps its own key, if a busy machine makes the hold long.
       assert(stats.watches <= 2, ("%d watches, %d looks, %d failed"):format(stats.watches,
         stats.looks, stats.failed_attempts))
     end)
