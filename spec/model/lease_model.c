@@ -3,7 +3,7 @@
  * The program checks one promise: while now < alive_until, the lease exists in the state that a
  * quorum has committed. The cluster does what etcd's sources allow, or worse: a deposed leader
  * renews leases in its memory, a member that has applied a snapshot keeps its old raft term, a
- * lease ends at the first millisecond at which its leader may end it.
+ * lease may end at the first millisecond at which its leader may end it.
  *
  *   build/model/rule FROM COUNT [NAME=VALUE...]   run COUNT schedules, with the seeds from FROM on
  *   build/model/rule SEED [NAME=VALUE...]         tell the story of one schedule
@@ -473,7 +473,7 @@ static void commit(entry_kind kind, uint64_t term) {
     if (i == leader) continue;
     left--;
     if (!is_able(i) || !w.link[leader][i]) continue;
-    /* A member that has fallen behind by a snapshot cannot take the entry alone. */
+    /* A member that misses earlier entries cannot take this one alone. */
     if (w.members[i].log == w.n_log - 1 &&
         (chance(70) || with_it + left < w.majority)) {
       w.members[i].log = w.n_log;
@@ -554,7 +554,7 @@ static void on_expire(int m) {
   if (is_paused(m)) wait = it->paused_until - w.now + between(0, 3);
   if (w.now < it->expires) wait = it->expires - w.now + between(0, w.late_ms);
   if (wait == 0) {
-    /* Fixed versions ask whether they lead; a member that has ticked just now does not. */
+    /* Fixed versions ask whether they lead, unless the member has ticked just now. */
     bool may = it->is_vulnerable || !is_hung(m) ||
                w.now - it->last_tick < RENEW_ACTIVE_MS;
     tell("the lease expires at member %d%s", m,
