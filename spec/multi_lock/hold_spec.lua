@@ -38,8 +38,8 @@ describe("a multi-lock", function()
     end
   end)
 
-  -- Regression 149. The wait failed with "protocol": the client took the key for one that etcd had
-  -- omitted.
+  -- Regression 149. The wait failed with "protocol": the client took the deleted key for one that
+  -- etcd had omitted from its answer.
   it('that waits fails with "lost" when one of its keys is deleted', function()
     for name, i in pairs { a = 1, b = 2 } do
       local lock = assert(other:lock "b")
