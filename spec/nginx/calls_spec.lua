@@ -102,8 +102,8 @@ local LOCATIONS = {
     told[4] = select(2, held:held())
     told[5] = select(3, held:unlock())
     blocker:unlock()
-    -- Each may have the path of the one before for its socket, whose unused
-    -- connections nginx has not seen end yet.
+    -- Each client may get the socket path of the one before. nginx may still keep
+    -- connections to that one for later use.
     for _ = 1, 3 do
       other = connect()
       told[6] = tostring(other:with_lock("closing", function() end))
@@ -116,7 +116,7 @@ local LOCATIONS = {
     local other, code = connect { loop = "none" }, nil
     for _ = 1, 20 do
       code = select(3, other:lock("timed", { timeout = 0.3 }))
-      if code ~= "unavailable" then break end -- as it is where etcd is silent for so long
+      if code ~= "unavailable" then break end -- etcd was silent
     end
     local lock = assert(other:lock("blocking", { timeout = 60 }))
     ngx.say(code, " ", tostring(lock:unlock()))

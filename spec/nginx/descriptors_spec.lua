@@ -81,9 +81,9 @@ it('a lock call without a descriptor for its wake-up connection fails with '
     files = 256,
     connections = 200,
     init_worker = [[
-      -- What has its descriptors from the beginning: etcd, the server of wake-ups.
+      -- The connection to etcd and the wake-up server get their descriptors here.
       local warm
-      for _ = 1, 20 do -- it has 0.5 s each time, which a busy machine may not keep
+      for _ = 1, 20 do -- etcd has 0.5 s each time, which a busy machine may not keep
         warm = warm or client:try_lock "warm"
       end
       assert(warm):unlock()
@@ -96,7 +96,7 @@ it('a lock call without a descriptor for its wake-up connection fails with '
           local file = io.open "/dev/null"
           files[#files + 1] = file
         until not file
-        table.remove(files):close() -- for the request's end, not for the other
+        table.remove(files):close() -- for the request's end of the connection only
         local thread = ngx.thread.spawn(function()
           return client:lock "full"
         end)

@@ -158,7 +158,7 @@ describe("in nginx,", function()
           opts.client = client
           return resty_lock:new("shared", opts)
         end
-        -- What a phase is told: of a lock that is free, and of the same when it is taken.
+        -- Stores what a phase gets from lock, for a free and for a taken lock, and from unlock.
         function try_all(phase)
           local one, told = new(), {}
           local lists = {

@@ -23,7 +23,8 @@ local HELLO, hello_port = tls_server "ssl_client_hello"
 local INIT = [[
   ffi = require "ffi"
   ffi.cdef "int usleep(unsigned microseconds);"
-  -- What a phase can do, told in a line: a wait, a question, a try, an unlock.
+  -- Stores in one line how calls end in the phase |name|: lock, with_lock, ping, try_lock, check,
+  -- unlock.
   function try_all(name)
     local told = {}
     local lock, message, code = client:lock(name .. "/wait", { timeout = 10 })

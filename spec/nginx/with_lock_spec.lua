@@ -1,7 +1,7 @@
 -- Tests with_lock that nginx ends.
 -- Needs: no sanitizer.
 
--- Regression 026. Ngx.exit, ngx.exec and ngx.thread.kill end the function of a with_lock in nginx.
+-- Regression 026. ngx.exit, ngx.exec and ngx.thread.kill end the function of a with_lock in nginx.
 -- The lock then stayed held until the end of the nginx request. A later call for the same name in
 -- that request waited forever. So did a call in one phase for a lock that an earlier phase held.
 local AGAIN = [[ ngx.say(with "again") ]]
