@@ -16,9 +16,9 @@ local function io_threads()
   return count
 end
 
--- Closes a client that has waited |seconds| for the greeting; asserts that no descriptor is left.
--- After 1 s, gRPC connects for the second time. |await|(threads) waits, with the number of I/O
--- threads without this client, until the member may send its greeting.
+-- Closes a client that has waited |seconds| for the greeting (after 1 s, gRPC connects for the
+-- second time), calls |await|(threads), and lets the member send its greeting. Asserts that no
+-- descriptor is left. |threads|: the number of I/O threads without that of this client.
 local function test(seconds, await)
   local lock = assert(other:lock "other")
   local late = Swallow.start(suite.endpoint())
