@@ -295,7 +295,7 @@ describe("a client that gives another number of permits than others", function()
     etcd:revoke(lease)
   end)
 
-  -- Regression 322. Outside of nginx, without the option `log`, nothing said so.
+  -- Regression 322. Outside of nginx, without the option `log`, nothing reported the two numbers.
   it("is named once by a line on standard error if its client has no log", function()
     clients.keep(assert(five:lock()))
     local _, code, err = proc.run_lua("spec/support/programs/child.lua", { ([[
