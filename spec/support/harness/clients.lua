@@ -14,7 +14,7 @@ M.UNWATCHED = 0.05
 -- The open clients, the locks of keep, and the scripted servers.
 local open, kept, servers = {}, {}, {}
 
--- As an option of connect: without the option, although it has a default here.
+-- The value of an option of connect: it connects without the option, even if that has a default.
 M.NONE = {}
 
 -- Returns a copy of |defaults| with |changes|; a change to NONE removes the option.

@@ -70,8 +70,8 @@ end
 function Stage:hold(name)
   self:connect_idle()
   -- `beside` writes between the enqueue and the watch. The client therefore sends one query after
-  -- it has created the watch. Waiting for this query keeps it from receiving the next scripted
-  -- answer.
+  -- it has created the watch. This function waits for the query, which would otherwise take the
+  -- next scripted answer.
   self.server:hold_back "Txn"
   local pending = assert(self.client:lock_async(name))
   wait.eventually(function() return self.server:held "Txn" == 1 end, 5, "the enqueue")

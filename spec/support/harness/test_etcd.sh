@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs the suite with several versions of etcd, one after the other, and random use with faults of
-# the newest three. Prints a table of the results, and in the last line the sum: "N passed, N failed,
-# N skipped".
+# Runs the suite with several versions of etcd, one after the other, and the stress test with the
+# newest three. Prints a table of the results, and in the last line the sum: "N passed, N failed, N
+# skipped".
 #
 #   SPEC=... SHORT=... test_etcd.sh [short]
 #
@@ -60,7 +60,7 @@ suite() {
   row "$name" "$(count passed)" "$f" "$(count skipped)" "$start"
 }
 
-# stress ETCD: random use and faults.
+# stress ETCD: runs the stress test.
 stress() {
   build_or_count "$1" || return
   name="$(etcd_of "$1"), random use and faults"

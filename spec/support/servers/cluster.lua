@@ -8,8 +8,8 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- Seconds that an acquisition may take when a member fails, on a busy machine. The goal is 2.5 s at
--- the 95th percentile; see failover.lua.
+-- Seconds that an acquisition may take when a member fails, on a busy machine. The target is 2.5 s
+-- at the 95th percentile; see bench/rows.lua.
 M.STALL_MAX = 6
 
 -- Returns the addresses of all members of |etcd|, separated by commas, that of member |i| first.

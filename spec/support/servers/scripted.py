@@ -2,9 +2,9 @@
 
 scripted.lua runs this program, and describes what it can do. The program answers each line of
 input, the JSON list [command, server, ...], with one line of JSON. "start" starts the server with a
-new number; the other commands are methods of Server. Their name is the last part of the name of a
-gRPC method, such as "Txn". Calls and messages that no order changes are forwarded. Unary calls and
-streams are treated alike.
+new number; the other commands are methods of Server. Their argument `name` is the last part of the
+name of a gRPC method, such as "Txn". Calls and messages that no order changes are forwarded. Unary
+calls and streams are treated alike.
 """
 import asyncio
 import collections

@@ -17,7 +17,7 @@ local PROXY = [[
   local uv = require "luv"
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
   local slow_ms, jitter_low, jitter_high = 0, 0, 0
-  local connecting = {} -- sockets (keys) that are not closed yet: luv may crash then
+  local connecting = {} -- sockets (keys); close leaves them open, because luv may crash
   local muted = {} -- sockets (keys) whose data is discarded
   local due = {} -- by socket: the time in ms before which no later data is written to it
 
