@@ -8,6 +8,7 @@
 -- client tried to connect for 2 s more. If the member sent its HTTP/2 greeting to the last of these
 -- connections, while another client of the process was open, a descriptor and threads of gRPC were
 -- left for good.
+
 local function io_threads()
   local count = 0
   for _, name in pairs(leaks.snapshot().threads) do

@@ -186,7 +186,7 @@ void etcd_compact(etcd *cluster);
 /* An admin adds a user. */
 void etcd_add_user(etcd *cluster);
 
-/* All writes but deletes and revokes fail because the quota is used up, until |is_on| is false. */
+/* Puts and grants of leases fail because the quota is used up, until |is_on| is false. */
 void etcd_set_no_space(etcd *cluster, bool is_on);
 
 #endif
