@@ -267,8 +267,7 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->is_unsent =
       status == GRPC_UNAVAILABLE &&
       strstr(details, "failed to connect to all addresses") != NULL;
-  err->is_definite =
-      rules[i].flags & DEFINITE || (err->is_unsent && !err->is_retriable);
+  err->is_definite = rules[i].flags & DEFINITE;
   err->is_lease_gone = rules[i].flags & LEASE_GONE;
   err->is_token_bad = rules[i].flags & TOKEN_BAD;
   err->is_auth_off = rules[i].flags & AUTH_OFF;
