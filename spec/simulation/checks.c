@@ -505,18 +505,40 @@ static bool is_rival(const user *of, const lock_key *it) {
          modes_conflict(it->mode, of->wish.mode);
 }
 
-/* Tells whether the entry |it| of etcd may be in the way of |of|. Without faults, a key that no
- * other user wants is not: it lingers, and must be given up, or taken by |of|. With faults each key
- * that conflicts is, even that of |of|. */
-static bool is_in_the_way(const user *of, const lock_key *it) {
+/* Tells whether the client of |from| has created keys with a later lease: for the client, the lease
+ * of |from| has ended then. */
+static bool is_old(const lease_record *from) {
+  for (const lease_record *it = from + 1; it < checks.leases + checks.n_leases;
+       it++) {
+    if (it->program == from->program && it->generation == from->generation) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Tells whether |key|, with the entry |it|, is that of the wait of |of|, or one that its client
+ * deletes or grants again meanwhile. */
+static bool is_own(const user *of, const etcd_key *key, const lock_key *it) {
+  const lease_record *from = find_lease(key->lease);
+  return from != NULL && from->program == of->in->process.id &&
+         from->generation == of->in->generation && !is_old(from) &&
+         it->mode == of->wish.mode;
+}
+
+/* Tells whether |key|, with the entry |it|, may be in the way of |of|. Without faults, a key that
+ * no other user wants is not: it lingers, and must be given up, or taken by |of|. With faults each
+ * key that conflicts is, except that of |of|. */
+static bool is_in_the_way(const user *of, const etcd_key *key,
+                          const lock_key *it) {
   if (!is_rival(of, it)) return false;
-  for (user *at = next_user(NULL); checks.is_calm; at = next_user(at)) {
-    if (at == NULL) return false;
+  if (!checks.is_calm) return !is_own(of, key, it);
+  for (user *at = next_user(NULL); at != NULL; at = next_user(at)) {
     if (at != of && at->state != USER_IDLE && wants_name(&at->wish, it->name)) {
       return true;
     }
   }
-  return true;
+  return false;
 }
 
 /* Returns the create_revision of the youngest key that may be that of |of|, which waits for a
@@ -567,7 +589,7 @@ static bool is_wanted(const user *of) {
     bool is_reader_key = it.mode == EL_MODE_WRITE && it.name >= 0 &&
                          of->wish.mode == EL_MODE_READ &&
                          is_downgraded(key, it.name);
-    if (!is_reader_key && is_in_the_way(of, &it)) return true;
+    if (!is_reader_key && is_in_the_way(of, key, &it)) return true;
   }
   return false;
 }
@@ -654,18 +676,6 @@ static void look_at_waiters(void) {
 static bool is_used(const program *in, int name) {
   for (const user *it = in->users; it < in->users + in->n_users; it++) {
     if (it->state != USER_IDLE && wants_name(&it->wish, name)) return true;
-  }
-  return false;
-}
-
-/* Tells whether the client of |from| has created keys with a later lease: for the client, the lease
- * of |from| has ended then. */
-static bool is_old(const lease_record *from) {
-  for (const lease_record *it = from + 1; it < checks.leases + checks.n_leases;
-       it++) {
-    if (it->program == from->program && it->generation == from->generation) {
-      return true;
-    }
   }
   return false;
 }
