@@ -361,7 +361,7 @@ end
 -- @tfield count leaked locks that leaked: garbage-collected while they were held
 -- @tfield count failed_attempts requests that failed; each retry counts
 -- @tfield count held locks that are held now
--- @tfield count waiting calls that wait for a lock now
+-- @tfield count waiting calls that wait for a lock now, or for the answer to a try
 local REQUESTS = {
   "enqueues", "tries", "looks", "deletes", "lease_checks",
   "keepalives", "grants", "revokes", "audits", "watches", "calls",

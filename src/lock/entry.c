@@ -835,8 +835,8 @@ static void on_key_changed(el_key_watch *watched, const el_watch_event *event) {
              entry->sent == NULL) {
     /* not while a read is in flight: its answer may or may not count this key */
     entry->n_blockers--;
-  } else if (change != KEY_PUT || mode_of(entry) == EL_MODE_READ) {
-    /* to a reader, a put may be the marker of a writer's downgrade */
+  } else if (change != KEY_PUT || el_conflict_reads_markers(mode_of(entry))) {
+    /* a put may be the marker of a writer's downgrade */
     read_soon(entry, proven_rev(entry, el_now_ms()) != 0);
   }
 }

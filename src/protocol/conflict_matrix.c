@@ -53,6 +53,8 @@ size_t el_conflict_ranges(const el_keys *keys, el_key_range *ranges,
         n++;
       }
       return n;
+    case EL_MODE_LOCK:
+    case EL_MODE_WRITE:
     default:
       ranges[0] = range_below(el_keys_queue_prefix(keys), &text);
       return 1;

@@ -17,6 +17,10 @@
  * n in the key itself counts; the n in older keys does not matter. If clients use different values
  * of n, they hold together at most as many permits as the largest value.
  *
+ * Other code relies on this: apart from permits, only two readers do not conflict. A mode that
+ * conflicts with some of the other modes only would need changes in is_held and is_first
+ * (queue.lua), in held_locks.lua, in read_holder (lock_txn.c), and in the promise that tokens grow.
+ *
  * lock:downgrade turns a writer into a reader: the writer keeps its key and puts a marker key.
  * Younger readers do not wait for a writer that has this marker.
  */
