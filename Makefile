@@ -123,10 +123,12 @@ test: deps ## the simulator, the model, then all specs against a real etcd
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
 lint: deps ## format, static checks, layer rules
-	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/simulation/*.[ch] spec/model/*.c spec/fuzz/*.[ch] \
-	  spec/support/*/*.c)
-	@luacheck -q --no-color lua spec bench examples doc bin/etcdlock
-	@$(LUA) spec/lint/layers.lua .
+	@status=0; \
+	clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/simulation/*.[ch] spec/model/*.c spec/fuzz/*.[ch] \
+	  spec/support/*/*.c) || status=1; \
+	luacheck -q --no-color lua spec bench examples doc bin/etcdlock || status=1; \
+	$(LUA) spec/lint/layers.lua . || status=1; \
+	exit $$status
 
 asan: deps ## histories and the specs under the address, undefined and leak sanitizers
 	@$(MAKE) --no-print-directory SANITIZE=asan sim HISTORIES=2500 FROM=commit
