@@ -287,13 +287,18 @@ describe("a client that gives another number of permits than others", function()
     assert.matches("was not free within 1 s; holder[^;]*" .. both, message)
   end)
 
-  it("knows the number also if another kind of client wrote the key", function()
-    local lease = etcd:grant(60)
-    etcd:put(("%spool/permit/%s.2"):format(prefix, lease), "theirs", lease)
-    assert(connect_told():semaphore("pool", 3):lock()):unlock()
-    assert.matches("is 3 in this client, and 2 in another one; ", tostring(told[1]))
-    etcd:revoke(lease)
-  end)
+  -- Regression 329. The client copied the value of the key from a null pointer if it is empty,
+  -- which the sanitizer for undefined behaviour reports.
+  for _, value in ipairs { "theirs", "" } do
+    it(("knows the number also if another client wrote the key, with the value %q"):format(value),
+      function()
+        local lease = etcd:grant(60)
+        etcd:put(("%spool/permit/%s.2"):format(prefix, lease), value, lease)
+        assert(connect_told():semaphore("pool", 3):lock()):unlock()
+        assert.matches("is 3 in this client, and 2 in another one; ", tostring(told[1]))
+        etcd:revoke(lease)
+      end)
+  end
 
   -- Regression 322. Outside of nginx, without the option `log`, nothing reported the two numbers.
   it("is named once by a line on standard error if its client has no log", function()

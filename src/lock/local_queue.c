@@ -974,7 +974,7 @@ static el_seen_key *new_seen_key(uint16_t permits, el_bytes label) {
   key->seen_ms = el_now_ms();
   key->permits = permits;
   key->len = label.len;
-  memcpy(key->label, label.data, label.len);
+  if (label.len > 0) memcpy(key->label, label.data, label.len);
   return key;
 }
 
