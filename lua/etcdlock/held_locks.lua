@@ -78,8 +78,8 @@ function HeldLocks.identify_owner(given_owner)
   return coroutines.running() or MAIN
 end
 
--- Returns false if this client certainly holds no lock of the names of the wanted lock; permits do
--- not count. This spares most calls the functions below.
+-- Returns false if this client certainly holds no lock of the names of the wanted lock. Does not
+-- look at permits. Most calls need no slower function below then.
 local function may_hold(self, wanted)
   local locks, sharers, full_names = self._locks, self._sharers, wanted._full_names
   if not full_names then

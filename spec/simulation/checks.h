@@ -1,5 +1,6 @@
-/* simulation checks: what etcdlock promises, as far as its users and etcd can see it. Each promise
- * is checked in both directions: no false success, no false failure. */
+/* simulation checks: what etcdlock promises, as far as its users and etcd can see it. That no
+ * success is false is checked in each history. That no failure is false is checked in histories
+ * without faults; for a loss, also in MOOD_MILD. */
 #ifndef SIMULATION_CHECKS_H
 #define SIMULATION_CHECKS_H
 

@@ -38,7 +38,8 @@ function M.leaving() end
 --- Returns a new binding of a core lock to the running request; nil outside nginx.
 function M.bind() end
 
---- Records that the lock of a binding is held. The binding is not nil.
+--- Called when the lock of a binding is held. In nginx the lock then shares the connection of the
+-- request's other locks. The binding is not nil.
 function M.share() end
 
 --- Returns true if the running request still waits for the lock of this binding. Called only while
