@@ -374,9 +374,9 @@ end
 -- to `n` for a semaphore, and one for each multi-lock and each candidate.
 -- @table entry
 -- @tfield[opt] boolean held true: the entry holds the lock; false: the entry waits; nil: unknown.
---   It is unknown only for a multi-lock that is first in this queue, if its other names, or the
---   queues of these, cannot be read, if its key below one of these was deleted, or if 1,000 older
---   keys are there
+--   It is unknown only for a multi-lock that is first in this queue: if its list of names, or the
+--   queue of another name, cannot be read; if its key in such a queue was deleted; or if such a
+--   queue has 1,000 keys that are older than its key
 -- @tfield token token fencing token
 -- @tfield string lease lease ID in hex
 -- @tfield mode mode mode of the lock; `leader` for a candidate of an election, unless it is one of

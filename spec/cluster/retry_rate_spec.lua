@@ -112,7 +112,7 @@ describe("waits cancelled in an outage", function()
 
   before_each(function() scripted_client { ttl = 60 } end)
 
-  -- Returns how many requests about keys or the lease the server has got.
+  -- Returns how many transactions, reads and lease audits the server has got.
   local function requests()
     return server:calls "Txn" + server:calls "Range" + server:calls "LeaseTimeToLive"
   end

@@ -34,7 +34,7 @@ local TOLD = {
     { "and ([%d.]+) s until the first answer", core.EL_FIRST_ANSWER_MS / 1000 },
     { "with one endpoint (%d+) times as long", core.EL_ALONE_FACTOR },
     { "as long, up to ([%d.]+) s", core.EL_ALONE_MOST_MS / 1000 },
-    { "it doubles, at most (%d+) times", core.EL_ANSWER_DOUBLINGS },
+    { "it doubles: at most (%d+) times", core.EL_ANSWER_DOUBLINGS },
     { "| TTL / (%d+), at least 0.2 s", core.EL_MARGIN_DIVISOR },
     { "| TTL / 10, at least ([%d.]+) s", core.EL_MARGIN_LEAST_MS / 1000 },
     { "| TTL / 10, at least 0.2 s, at most (%d+) s", core.EL_MARGIN_MOST_MS / 1000 },

@@ -498,7 +498,8 @@ static void draw_no_space(task *it, bool is_drawn) {
   }
 }
 
-/* Draws each fault, so that a fault that is switched off does not change the later draws. */
+/* Draws each fault, also one that is switched off, so that the draws stay the same until that fault
+ * would first have occurred. */
 static void draw_faults(task *it) {
   static const failure *const definite[] = {&too_many, &learner, &learner_36};
   static const failure *const unclear[] = {

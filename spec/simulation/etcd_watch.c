@@ -311,7 +311,8 @@ void watch_on_message(etcd_call *call, const uint8_t *bytes, size_t len) {
 
 /* ---- compaction ---- */
 
-/* Returns whether an event of |by| waits for more than SLOW_US: etcd reads it from the history. */
+/* Returns whether an event for the watch |by| will be sent later than in SLOW_US. etcd then reads
+ * it from the history. */
 static bool is_slow(const etcd *cluster, const watch *by) {
   for (const task *it = cluster->first_task; it != NULL; it = it->next) {
     if (it->is_event && it->watch == by &&

@@ -55,9 +55,9 @@ enum {
   /* How long a failed call counts against its member: for so long, failed requests are not repeated
    * at once there. Then the member's gRPC channel is made anew if it has failed to connect. */
   EL_FAILED_MS = 300,
-  /* How long etcd may take to answer a ping of HTTP/2, and for how long the answer to a read shows
-   * that etcd is alive and busy with passwords. With 200 clients whose passwords it hashed, it
-   * took 8 s (`make fleets`). */
+  /* How long etcd may take to answer a ping of HTTP/2: up to 8 s while it hashed the passwords of
+   * 200 clients (`make fleets`). For the same time, the answer to a read shows that etcd is alive,
+   * and only busy with passwords. */
   EL_BUSY_MS = 20000,
   /* How long an Authenticate may take: with 200 clients on a busy machine the last one took 28 s
    * (`make fleets`). A dead connection ends it earlier, unless a proxy answers the pings in place
@@ -234,7 +234,7 @@ enum {
   EL_RELEASED_MS = 2,
   /* between two tries to free a gRPC channel: gRPC does not tell when an attempt to connect ends */
   EL_FREE_EVERY_MS = 20,
-  /* how much later than its deadline a request may end by itself: the error of gRPC says more */
+  /* how much later than its deadline a call may end by itself (net/call.c): its error says more */
   EL_GRACE_MS = 100,
   /* Between two looks whether it is known why etcd cannot be reached. A diagnosis takes at most
    * EL_DIAGNOSIS_MS. */

@@ -335,8 +335,8 @@ static bool withdraw(el_guarded *guarded) {
   return true;
 }
 
-/* Fails a transaction at its deadline. If its request has left, gRPC usually ends the call by
- * itself, so this function waits for EL_GRACE_MS more. */
+/* Fails a transaction at its deadline. If its request has left, the call usually ends at its own
+ * deadline (net/call.c), with an error that says more. So this function waits for EL_GRACE_MS. */
 static void on_deadline(el_guarded *guarded) {
   int64_t last_ms = guarded->deadline_ms + EL_GRACE_MS;
   el_writes *writes = writes_of(guarded);

@@ -31,7 +31,7 @@ struct el_local_entry {
   int64_t mod_rev;
   int32_t holds;         /* holds that began since |granted_ms| */
   bool is_lingering : 1; /* the entry keeps its key without a waiter */
-  /* since the grant, a key was seen that waits, or may wait, for this entry's key */
+  /* since the entry was started, a key was seen that waits, or may wait, for this entry's key */
   bool is_contended : 1;
   bool is_downgraded : 1; /* its waiter was downgraded from writer to reader */
   TAILQ_ENTRY(el_local_entry) link;

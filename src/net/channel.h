@@ -103,8 +103,9 @@ bool el_channel_is_doubtful(const el_channel *ch);
 /* el_channel_term returns the largest raft term of an answer; 0: none has come. @thread io */
 uint64_t el_channel_term(const el_channel *ch);
 
-/* el_channel_left_member returns the member that was left last, if it was silent or late. If it had
- * failed, returns the member that came into use in its place. @thread io */
+/* el_channel_left_member returns at which member a read shall wait for a new leader, besides the
+ * member in use: the one that was left last, if it was silent or late. If it had failed, there is
+ * none: returns the member that came into use in its place. @thread io */
 size_t el_channel_left_member(const el_channel *ch);
 
 /* el_channel_saw_leader records that |member| has answered a read that needs a leader, in the raft

@@ -109,7 +109,7 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        el_bytes value);
 
 /* el_lock_txn_read fills |seen| from the |answer| to |what|, which was built with |rev| and
- * |value|. If the answer lacks what it must contain, sets its error. @thread any */
+ * |value|. If the answer lacks what it must contain, first sets |answer->err|. @thread any */
 void el_lock_txn_read(const el_keys *keys, const el_entry_request *what,
                       int64_t rev, el_bytes value, el_txn_answer *answer,
                       el_entry_answer *seen);

@@ -143,8 +143,8 @@ end
 -- ---- stop and continue ----
 
 --- Continues the stopped group, unless may_continue() returns false. If the group has had the
--- foreground of the terminal before, and the group of this process has the foreground now, gives
--- the foreground to the child's group.
+-- foreground of the terminal before, or was stopped because it wants the terminal, and the group of
+-- this process has the foreground now, gives the foreground to the child's group.
 function Child:continue()
   self._must_continue = false
   if not self._may_continue() then

@@ -323,8 +323,9 @@ local function await_greeting(connection)
   return not connection.is_new
 end
 
---- Reads the byte that answers the wake number, for at most `seconds` (nil: no limit) and SPARE.
--- Returns false if the connection is broken.
+--- Reads the byte that was sent, or will be sent, on the connection, for at most `seconds` (nil: no
+-- limit) and SPARE. Returns a true value if the byte came, or no byte in time; otherwise false,
+-- because the connection is broken.
 local function read_answer(connection, seconds)
   local ms = seconds and (seconds + SPARE) * 1000 or FOREVER_MS
   local byte, err = receive(connection, ms)
