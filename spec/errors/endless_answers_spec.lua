@@ -10,8 +10,7 @@
 local PROXY = [[
   local uv, host, port, method, times = require "luv", ...
   local DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
-  local END_STREAM, END_HEADERS, ACK = 1, 4, 1
-  local FIRST_BYTE = 10 -- of a Txn with a compare, and of a message that creates a watch
+  local END_HEADERS, ACK = 4, 1
   local ZEROS = ("\0"):rep(16384)
   local has_begun = false
 
@@ -57,10 +56,13 @@ local PROXY = [[
     end)
   end
 
-  -- The client ends its side of a Txn, but not of a Watch.
-  local function is_wanted(flags, payload)
-    local is_method = (flags % 2 == END_STREAM) == (method == "Txn")
-    return is_method and payload:byte(6) == FIRST_BYTE and not (has_begun and times == "once")
+  -- A Txn with a compare begins with field 1, and so does a message that creates a watch. In the
+  -- latter, the first field inside field 1 is the key, which is field 1 again. A compare has no
+  -- field 1, because its result is the default.
+  local FIELD_1 = 10
+  local function is_wanted(payload)
+    return payload:byte(6) == FIELD_1 and (payload:byte(8) == FIELD_1) == (method == "Watch")
+      and not (has_begun and times == "once")
   end
 
   local function serve(near, up)
@@ -92,7 +94,9 @@ local PROXY = [[
     end
 
     read_frames(near, up, 24, function(kind, flags, stream, payload, whole)
-      if kind == DATA and is_wanted(flags, payload) then
+      if kind == DATA and stream == endless then
+        return -- gRPC may end its side of the call in a frame of its own
+      elseif kind == DATA and is_wanted(payload) then
         return begin(stream)
       elseif kind == SETTINGS then
         for i = 1, #payload, 6 do
