@@ -99,8 +99,10 @@ local TOLD = {
   },
   ["src/README.md"] = {
     { "at most ([%d.]+) s for all of them", core.EL_DIAGNOSES_STOP_MS / 1000 },
-    { "the loop stays undriven for up to (%d+) ms", core.EL_RELEASED_MS },
+    { "the loop stays undriven for (%d+) to 4 ms", core.EL_RELEASED_MS },
+    { "the loop stays undriven for 2 to (%d+) ms", 2 * core.EL_RELEASED_MS },
     { "reads every max%(TTL, (%d+) s%)", core.EL_REREAD_MS / 1000 },
+    { "10 s%), first after ([%d.]+) s", core.EL_FIRST_READ_MS / 1000 },
     { "sends a keepalive at least every TTL/(%d+)", core.EL_RENEW_DIVISOR },
     { "move the hold deadline%. After (%d+) ms", core.EL_WATCH_HOLD_MS },
   },
