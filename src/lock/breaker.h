@@ -1,11 +1,11 @@
 /* breaker: the circuit breaker of one client: whether etcd is known to be unreachable.
  *
- * The breaker is open when a request has found etcd unreachable, until etcd answers. It closes by
- * itself EL_FAIL_FAST_MS after the last such request, because only another request can find out
+ * The breaker opens when a request finds etcd unreachable, and closes when etcd answers. It closes
+ * by itself EL_FAIL_FAST_MS after the last such request, because only another request can find out
  * that etcd answers again.
  *
  * A caller that fails at once while etcd is unreachable sends no such request. Instead, the client
- * sends a probe for it: one read in the background, with a timeout of EL_CALL_MS. Such callers fail
+ * sends a probe: one read that no caller waits for, with a timeout of EL_CALL_MS. Such callers fail
  * until a probe is answered. */
 #ifndef ETCDLOCK_LOCK_BREAKER_H
 #define ETCDLOCK_LOCK_BREAKER_H

@@ -79,7 +79,8 @@ static void handle_news(el_client *cl) {
   }
 }
 
-/* Fails all waits when etcd was found unreachable, if the option fail_fast is set. */
+/* If the option fail_fast is set, fails all waits and wakes all watchers when etcd was found
+ * unreachable. */
 static void fail_fast(el_client *cl) {
   el_shared *shared = cl->shared;
   if (cl->failed_ms == shared->contact.failed_ms) return;

@@ -19,21 +19,20 @@ typedef struct el_client el_client;
  * used gRPC (forked). @thread lua */
 el_client *el_client_new(const el_connect_options *options, el_error *err);
 
-/* el_client_begin_close begins to release all locks, revoke the lease and stop the I/O thread. It
- * returns at once. The thread stops when etcd has answered, or after |budget_ms|. Keys that are
- * left then end with their lease. The function may be called only once, and not in a forked child.
- * @thread lua */
+/* el_client_begin_close begins to release all locks, revoke the lease and stop the loop. It returns
+ * at once. The loop stops when etcd has answered, or after |budget_ms|. Keys that are left then end
+ * with their lease. The function may be called only once, and not in a forked child. @thread lua */
 void el_client_begin_close(el_client *cl, int64_t budget_ms);
 
-/* el_client_has_stopped tells whether the I/O thread has stopped: if so, el_client_join returns at
- * once. It must not be called after el_client_join. @thread lua */
+/* el_client_has_stopped tells whether the loop has ended: if so, el_client_join returns at once. It
+ * must not be called after el_client_join. @thread lua */
 bool el_client_has_stopped(el_client *cl);
 
 /* el_client_shut makes all later calls fail with "closed". Call it only after
  * el_client_begin_close. @thread lua */
 void el_client_shut(el_client *cl);
 
-/* el_client_join waits until the I/O thread has stopped. Call it only after el_client_shut.
+/* el_client_join waits until the loop has ended. Call it only after el_client_shut.
  * @thread any */
 void el_client_join(el_client *cl);
 
@@ -50,8 +49,8 @@ el_breaker *el_client_breaker(const el_client *cl);
  * published. @thread lua */
 int64_t el_client_wait_limit_ms(const el_client *cl);
 
-/* el_client_alive_ms returns how many milliseconds the lease of the client is still alive, by the
- * last answered keepalive; 0: there is no such lease. @thread lua */
+/* el_client_alive_ms returns for how many milliseconds the lease of the client is at least alive,
+ * by the last answered keepalive; 0: there is no such lease. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
 /* el_client_set_password copies |password|, which later Authenticates use. Returns false and |err|

@@ -1,9 +1,9 @@
 /* contact: whether a client can reach etcd: when etcd was reached last, why it was not reached
  * since, and when the next attempt leaves.
  *
- * Requests and lease calls report what they saw. After a failed attempt no request leaves for a
- * pause (el_pause_ms); then one request leaves, and the others wait for its answer. Lease calls,
- * keepalives, watches and logins do not wait: they are few, and the holds depend on them. */
+ * Requests, grants, keepalives and lease audits report what they saw. After a failed attempt no
+ * request leaves for a pause (el_pause_ms); then one request leaves, and the others wait for its
+ * answer. Other calls and streams do not wait: they are few, and holds depend on most of them. */
 #ifndef ETCDLOCK_LOCK_CONTACT_H
 #define ETCDLOCK_LOCK_CONTACT_H
 

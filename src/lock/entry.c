@@ -292,7 +292,8 @@ static void watch_key(el_entry *entry, el_bytes key) {
 }
 
 /* Watches |predecessor| instead of the keys watched before: for a semaphore all permits, for a
- * reader also the marker of a downgrade. The entry knows their state at |known_rev|. */
+ * reader behind a writer also the marker of a downgrade. The entry knows their state at
+ * |known_rev|. */
 static void watch_predecessor(el_entry *entry, int64_t known_rev) {
   const el_queue_key *blocker = &entry->predecessor;
   char key[EL_KEY_SIZE];
@@ -593,7 +594,7 @@ static bool is_stale(const el_entry *entry, const el_entry_answer *answer) {
 /* No key that is put later is older than ours. So if a serializable read shows no older key, that
  * is final, provided that its revision is not below that of our key. To know that our own key
  * exists takes a linearizable read, or a fresh proof of the lease: while the lease is alive, only
- * an operator can delete the key, and that could only have happened after the proof. */
+ * an admin can delete the key, and that could only have happened after the proof. */
 static void on_queue_read(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms) {
   if (answer->is_truncated) {
@@ -939,8 +940,7 @@ void el_entry_end_max_hold(el_entry *entry) {
   end(entry);
 }
 
-/* The holder may not know yet that its hold has expired, and its last writes may be in flight. So
- * the lock is not granted again before the lock delay is over, as after a crash. */
+/* The key stays for the lock delay, as after a crash: see keep_for_lock_delay in session.c. */
 void el_entry_expire(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_HELD) {
@@ -968,7 +968,7 @@ void el_entry_expedite(el_entry *entry) {
 
 /* ---- events of the session, and of other requests ---- */
 
-/* Reads the key, to delete it. In all states but IDLE our key is expected to exist. */
+/* Reads the key, to delete it. In other states the entry deals with its key anyway. */
 void el_entry_find_key(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_IDLE) {
@@ -1042,8 +1042,7 @@ void el_entry_pass_on_proof(el_session *session) {
 }
 
 /* The session is closed, but leaves its lease alive for the key of a lost hold. The key of this
- * entry would block other clients for as long, and no caller wants it. So the entry deletes its
- * key. */
+ * entry would block other clients for as long, so the entry deletes it. */
 static void on_left_to_expire(el_entry *entry) {
   entry->has_session_ended = true;
   entry->is_wanted = false;

@@ -15,8 +15,8 @@
  *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost, or RELEASING if other
  *               keys of the entry are left; key detached -> RELEASING, lost; hold expired
  *               -> RELEASING, lost
- *   RELEASING   (after the lock delay, if the hold has expired) key deleted -> IDLE; key gone,
- *               perhaps by a delete of unknown outcome -> CONFIRMING
+ *   RELEASING   (after the lock delay, if the hold has expired) key deleted or gone -> IDLE; key
+ *               gone, perhaps by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE; or a wait fails, because an admin has deleted the key
  *   a wait      given up or failed -> RELEASING, or IDLE if there is no key
  *   any state   session ended -> ENDED; a wait begins again with the next session; a release that
@@ -26,14 +26,14 @@
  * answer to its request, and then deletes the key. So a cancelled wait leaves no key behind.
  *
  * UNAVAILABLE and DEADLINE_EXCEEDED may hide a commit, and etcd may even apply the request minutes
- * later. So the entry reports an enqueue of unknown outcome to the session as a put in doubt. From
- * then on the session audits its lease. If an audit finds a key of an idle entry, the entry reads
- * the key, for its create_revision, and deletes it (RELEASING).
+ * later. So the entry reports an enqueue or a try of unknown outcome to the session as a put in
+ * doubt. From then on the session audits its lease. If an audit finds a key of an idle entry, the
+ * entry reads the key, for its create_revision, and deletes it (RELEASING).
  *
- * An event is an answer, a change of a watched key, a timer that is due, or a function below whose
- * comment says "tells the entry". The entry reports to the local queue at most once in an event, as
- * its last act, when its state is final. During an event the local queue gives the entry no other
- * event.
+ * An event is an answer, an event of a watch, a timer that is due, or a call of a function below
+ * that "tells" the entry something. The entry reports to the local queue at most once in an event,
+ * as its last act, when its state is final. During an event the local queue gives the entry no
+ * other event.
  */
 #ifndef ETCDLOCK_LOCK_ENTRY_H
 #define ETCDLOCK_LOCK_ENTRY_H
@@ -60,8 +60,8 @@ typedef enum el_entry_state {
   /* our key is first in the queue; the session must prove that its lease is alive */
   EL_ENTRY_PROVING,
   EL_ENTRY_HELD, /* the lock is held, or its key lingers */
-  /* the key is being deleted; if an audit found it, it is read first; if the hold has expired, it
-   * stays for the lock delay first */
+  /* the key is being deleted: after a read if an audit found it, after the lock delay if its hold
+   * has expired */
   EL_ENTRY_RELEASING,
   /* the key is gone; if the lease is still alive, an earlier delete of unknown outcome has deleted
    * the key, or, in a wait, an admin */
@@ -71,7 +71,8 @@ typedef enum el_entry_state {
 
 /* el_entry_failure is why a wait has failed. */
 typedef enum el_entry_failure {
-  EL_ENTRY_REFUSED, /* etcd has refused the request; the last error of the entry tells why */
+  /* etcd has refused the request or a watch; the last error of the entry tells why */
+  EL_ENTRY_REFUSED,
   EL_ENTRY_LOCKED, /* the try found the lock taken */
   /* our key was deleted or detached while the caller waited, although the lease is alive */
   EL_ENTRY_KEY_LOST
@@ -79,8 +80,10 @@ typedef enum el_entry_failure {
 
 /* el_entry_ending is how a release has ended. */
 typedef enum el_entry_ending {
-  EL_ENTRY_INTACT, /* the key existed until our delete, or stays for the next hold */
-  EL_ENTRY_GONE, /* the key was gone or detached before our delete */
+  /* the key existed until our delete, or is kept: handed off, shared or lingering */
+  EL_ENTRY_INTACT,
+  /* the key was gone or detached before our delete, or etcd will not confirm the delete */
+  EL_ENTRY_GONE,
   /* etcd has refused the delete; the last error of the entry tells why */
   EL_ENTRY_NOT_DELETED
 } el_entry_ending;
@@ -151,8 +154,8 @@ struct el_entry {
   int64_t since_ms;
   int64_t bound_rev;        /* TRYING: as in el_entry_request */
   int64_t rev;              /* create_revision of our key, 0 if unknown */
-  el_queue_key predecessor; /* WAITING: the watched key; rev 0: none yet */
-  /* Revision up to which the state of the watched key is known. PROVING, HELD: of our own key. */
+  el_queue_key predecessor; /* WAITING: as in el_entry_answer; rev 0: unknown */
+  /* Revision up to which the state of the watched keys is known. PROVING, HELD: of our own key. */
   int64_t watch_rev;
   TAILQ_ENTRY(el_entry) proving_link;
 };

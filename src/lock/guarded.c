@@ -17,7 +17,7 @@
 struct el_guarded {
   el_task task;
   /* The fields up to |deadline_ms| are constant after el_guarded_start. */
-  /* guards the transaction by its hold; NULL: |guards| do */
+  /* guards the transaction by its hold; NULL: |guards| do, if they are used */
   el_lock *lk;
   /* conditions on create_revision and lease of a key; empty: not used */
   el_compare guards[2];
@@ -288,7 +288,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   finish(guarded, answer);
 }
 
-/* Fails a transaction whose request was under way when the client was closed. etcd may still apply
+/* Fails a transaction whose request was under way when the client stopped. etcd may still apply
  * it. */
 static void fail_unanswered(el_guarded *guarded) {
   el_error err = guarded->task.shared->closed;

@@ -1,5 +1,5 @@
-/* guarded: one transaction that a caller asks for: reads and writes that are guarded by a hold, or
- * a query of a lock's queue.
+/* guarded: one transaction that a caller asks for: reads and writes, which a hold or a key may
+ * guard.
  *
  * etcd applies a guarded write only while the key of the hold exists. So a holder that stood still
  * past its TTL changes nothing when it goes on. No check in the client can promise that.

@@ -1,9 +1,9 @@
 /* lease_revocations: the lease revocation queue, for leases that are not needed any more.
  *
- * The revoke of a lease is repeated until etcd has confirmed or refused it, or the TTL is over.
- * Without it, a late put with the lease could block a lock until the end of the TTL. Only one
- * revoke is in flight at a time, because after an outage there may be many leases. I/O thread
- * only. */
+ * The revoke of a lease is repeated until etcd has confirmed or refused it, or the lease has ended
+ * by itself. Without the revoke, keys of the lease, also late ones, could block locks for as long.
+ * Only one revoke is in flight at a time, because after an outage there may be many leases. I/O
+ * thread only. */
 #ifndef ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
 #define ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
 

@@ -366,8 +366,7 @@ static void set_max_hold_timer(el_waiter *waiter) {
 
 static void on_linger_end(el_entry *entry, bool is_contended);
 
-/* Tells |waiter| that it holds. All holds share the hold deadline of the session: one renewal
- * extends all of them, and the end of the session ends all of them at once. */
+/* Tells |waiter| that it holds. All holds share the hold deadline of the session. */
 static void grant(el_waiter *waiter, int64_t mod_rev) {
   el_local_entry *entry = waiter->entry;
   el_local_queue *queue = waiter->queue;
@@ -453,8 +452,7 @@ static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
 
 /* Tells |waiter| how its release by |entry| has ended. The queue of the waiter may be gone, if the
  * session of the entry has ended. If etcd refuses the delete, for example because the user lost its
- * permission, this is reported only once. The entry still repeats the delete, and the key ends with
- * the lease at the latest. */
+ * permission, this is reported only once. The entry still repeats the delete. */
 static void end_release(el_waiter *waiter, const el_local_entry *entry,
                         el_entry_ending how) {
   el_local_queues *queues = entry->queue->queues;
@@ -498,9 +496,9 @@ static uint32_t capacity(const el_local_queue *queue) {
 }
 
 /* Tells whether one more entry of |queue| may be started. (The caller knows that none lingers.) One
- * entry whose key is being deleted does not count: the delete and the next enqueue then leave in
- * one batch, which etcd writes to its disk once. If the delete takes longer, the next key waits
- * behind that key in etcd's queue. */
+ * entry whose key is being deleted does not count: the delete and the next enqueue can leave in one
+ * batch, which etcd writes to its disk once. If the delete takes longer, the next key waits behind
+ * that key in etcd's queue. */
 static bool may_start(const el_local_queue *queue) {
   const el_local_entry *entry;
   uint32_t n_busy = 0, most = capacity(queue);
@@ -565,7 +563,7 @@ static void take_lingering(el_local_entry *entry) {
   grant(next, entry->mod_rev);
 }
 
-/* Lets |next|, a reader, share the hold of other readers, if it may. */
+/* Lets |next|, a reader, hold by the key of other readers, if it may. Returns whether it holds. */
 static bool share_hold(el_local_queue *queue, el_waiter *next) {
   el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
@@ -807,8 +805,7 @@ static bool contend(el_local_queue *other) {
   return false;
 }
 
-/* Returns the local queue that |waiter| joins. Each multi-lock has a queue and a slot of its
- * own. */
+/* Returns the local queue that |waiter| joins. */
 static el_local_queue *queue_for(el_local_queues *queues,
                                  const el_waiter *waiter) {
   el_queue_key where = {.mode = waiter->mode, .permits = waiter->permits};
@@ -978,7 +975,7 @@ static el_seen_key *new_seen_key(uint16_t permits, el_bytes label) {
   return key;
 }
 
-/* Tells the waiters of the entry of the key. (The same answer may grant one of them.) The waiters
+/* Tells the waiters of |entry| of the key. (The same answer may grant one of them.) The waiters
  * that have no entry yet learn only of the holder. */
 static void saw_key(el_entry *entry, uint16_t permits, el_bytes label) {
   el_local_entry *local = local_of(entry);
@@ -1004,7 +1001,7 @@ static void saw_key(el_entry *entry, uint16_t permits, el_bytes label) {
 /* ---- serve ---- */
 
 /* If |queue| has waiters, sends the pending deletes of the queue in the foreground, because a key
- * that is not deleted yet blocks these waiters. */
+ * that is not deleted yet may block these waiters. */
 static void expedite(el_local_queue *queue) {
   el_local_entry *entry;
   if (!is_waited_for(queue)) return;
@@ -1223,7 +1220,6 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
   }
 }
 
-/* If a waiter waits for a release, etcd will not confirm the release any more. */
 void el_local_queues_leave_cluster(el_local_queues *queues,
                                    const el_error *err) {
   el_local_queue *queue;

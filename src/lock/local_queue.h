@@ -12,7 +12,7 @@
  * - Handoff: a waiter that ends its hold passes its key to the next one. This saves two writes to
  *   etcd, but other clients that queue behind the key wait longer. So the handoff budget limits the
  *   holds by one key, and the time from the grant by etcd until the last of them begins. (Cohort
- *   locks, Dice et al. 2012, have the same bound.)
+ *   locks, Dice et al. 2012, limit the number, too.)
  * - Sharing: several readers hold by one key, within the same budget. When it is spent, the next
  *   reader gets a key of its own, unless it is |is_share_only| (waiter.h).
  * - Linger: after the last unlock the entry may keep its key for a while, without a waiter. The
@@ -25,9 +25,9 @@
  * budget, 32 holds in 50 ms, leaves 0.093 requests per hold; a budget that also grew while no other
  * client waited left 0.084.
  *
- * A waiter that joins, and an entry that becomes free, only mark their queue as changed.
- * el_local_queues_serve then starts the next waiters. Each function here changes its lists before
- * it calls an entry or a waiter, because an entry may report during the call. */
+ * A waiter that joins, or an entry that becomes free, starts no waiter, but marks its queue as
+ * changed. el_local_queues_serve then starts the next waiters. Each function here changes its lists
+ * before it calls an entry or a waiter, because an entry may report during the call. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H
 
@@ -69,8 +69,9 @@ void el_local_queues_free(el_local_queues *queues);
 /* ---- waiters ---- */
 
 /* el_waiter_join adds |waiter| to the local queue for its lock name, mode and number of permits. If
- * the client is closed or has left its cluster, the callbacks |failed| and |done| of the waiter are
- * called before the function returns. Until |done| is called, |waiter| must live. @thread io */
+ * the client is closed or has left its cluster, or |waiter| is a try that would wait for another
+ * waiter of that queue, its callbacks |failed| and |done| are called before the function returns.
+ * Until |done| is called, |waiter| must live. @thread io */
 void el_waiter_join(el_waiter *waiter, el_local_queues *queues);
 
 /* el_waiter_leave ends the wait or the hold of |waiter|. |how| says why the waiter leaves; if that

@@ -29,7 +29,8 @@ struct el_local_entry {
   int64_t granted_ms; /* when the handoff budget began */
   /* while the key lingers: argument of el_write_order_init for the next hold */
   int64_t mod_rev;
-  int32_t holds;         /* holds that began since |granted_ms| */
+  /* holds that began since |granted_ms|; those that etcd's grant began count as one */
+  int32_t holds;
   bool is_lingering : 1; /* the entry keeps its key without a waiter */
   /* since the entry was started, a key was seen that waits, or may wait, for this entry's key */
   bool is_contended : 1;

@@ -81,8 +81,8 @@ void el_lock_unref(el_lock *lk) {
   free(lk);
 }
 
-/* Posts |stop_command|, but only once: unlock, the loss of a hold and the garbage collector may all
- * call this, and a command must not be in the inbox twice. */
+/* Posts |stop_command|, but only once: unlock, the end of an nginx request, the loss of a hold and
+ * the garbage collector all lead here, and a command must not be in the inbox twice. */
 static void post_stop(el_lock *lk) {
   if (!atomic_exchange(&lk->is_stop_posted, true)) {
     el_task_post(&lk->task, &lk->stop_command, NULL);
@@ -163,8 +163,8 @@ static bool lose(el_lock *lk, el_loss loss) {
 }
 
 /* Marks a hold whose time is over as lost for |loss|. It also releases the key, which would
- * otherwise live as long as the lease. Returns the resulting state. Another thread may release the
- * lock, or find another reason of the loss, at the same moment: the first change counts. */
+ * otherwise live as long as the lease. Returns the resulting state. Another thread may change the
+ * state at the same moment: the first change counts. */
 static int lose_by_clock(el_lock *lk, el_loss loss) {
   if (lose(lk, loss)) {
     el_completion_complete(&lk->task.completion, EL_LOCK_ENDED);

@@ -187,8 +187,8 @@ el_guard el_lock_writer(const el_lock *lk);
  * hold may be sent only then. @thread io */
 bool el_lock_is_holding(const el_lock *lk);
 
-/* el_lock_start_downgrade tells the local queue about the downgrade. It is called just before the
- * marker key of the downgrade is written. @thread io */
+/* el_lock_start_downgrade tells the local queue about the downgrade. It is called before the marker
+ * key of the downgrade is written. @thread io */
 void el_lock_start_downgrade(el_lock *lk);
 
 /* el_lock_key_gone tells the local queue that a guarded transaction did not find the key of this

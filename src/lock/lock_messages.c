@@ -98,7 +98,7 @@ static bool has_answered(const el_waiter *waiter, const el_local_entry *at) {
 }
 
 /* Returns how many entries of |queue| show that the lock is taken. Such an entry is held, or waits
- * for the key of another client, or keeps its key for a lock delay. */
+ * for another key, or keeps its key for a lock delay. */
 static unsigned count_known_holders(const el_local_queue *queue) {
   const el_local_entry *at;
   unsigned n = 0;

@@ -14,7 +14,7 @@
 void el_lock_message_timeout(const el_waiter *waiter, el_error *err);
 
 /* el_lock_message_failed says that the wait failed for |why|. EL_ENTRY_REFUSED: etcd may also have
- * refused the lease. @thread io */
+ * refused to grant a lease. @thread io */
 void el_lock_message_failed(const el_waiter *waiter, el_entry_failure why,
                             el_error *err);
 

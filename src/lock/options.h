@@ -40,7 +40,7 @@ typedef struct el_connect_options {
  * and sets them to NULL. */
 typedef struct el_options {
   char *user, *password, *token; /* NULL: not given */
-  el_tls *tls;                   /* NULL: no endpoint uses TLS */
+  el_tls *tls; /* NULL: neither |tls_default| nor an endpoint asks for TLS */
   el_plain_options plain;
   size_t n; /* number of endpoints */
   el_endpoint endpoints[EL_ENDPOINTS_MAX];

@@ -178,8 +178,8 @@ static int64_t later(int64_t a_ms, int64_t b_ms) {
   return a_ms > b_ms ? a_ms : b_ms;
 }
 
-/* next_ms returns when the next request may leave (el_now_ms). INT64_MAX: none may before an answer
- * comes. */
+/* next_ms returns when the next request may leave (el_now_ms). INT64_MAX: none waits, or none may
+ * leave before an answer comes. */
 static int64_t next_ms(const el_request_queue *queue) {
   int64_t at_ms = INT64_MAX;
   if (has_attempt_in_flight(queue)) return INT64_MAX;
@@ -480,10 +480,10 @@ void el_request_queue_send_ready(el_request_queue *queue) {
 /* settle (lock/client.c) runs after each timer, and sends. */
 static void on_timer(el_timer *timer) { (void)timer; }
 
-/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
- * such timeouts. The first was shorter than el_channel_attempt_ms. The second took its whole time,
- * but etcd was reached after the request was sent. (A request that ended early does show it: the
- * health check found that the connection answers nothing.) */
+/* Tells whether |answer| is a timeout that does not show that etcd is unreachable: the timeout was
+ * shorter than el_channel_attempt_ms, or the request took all of it, but etcd was reached after the
+ * request was sent. (A request that ended early does show it: the health check found that the
+ * connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {

@@ -30,7 +30,7 @@ static const el_patience *patience_of(const el_session *session) {
   return el_channel_patience(el_auth_channel(session->shared->auth));
 }
 
-/* Returns how long an answer may take now. */
+/* Returns how long an answer may take, by the last answers (el_patience_estimate_ms). */
 static int64_t answer_ms(const el_session *session) {
   return el_patience_estimate_ms(patience_of(session));
 }
@@ -109,8 +109,8 @@ static void check_expiry(el_session *session, int64_t now_ms) {
   }
 }
 
-/* Begins an event. Returns el_now_ms. If an answer leads to the event, the caller has noted its
- * result before (note_result), because that may be why the holds have expired. */
+/* Begins an event. Returns el_now_ms. If the answer to a grant, a keepalive or a lease check leads
+ * to the event, the caller has noted its error (note_result), which may be why holds expire. */
 static int64_t begin(el_session *session) {
   int64_t now_ms = el_now_ms();
   assert(!session->is_in_event);
@@ -204,7 +204,7 @@ static void send_grant(el_session *session) {
                  on_granted, new_call(session));
 }
 
-/* Revokes the lease. The session ends when etcd has answered. */
+/* Revokes the lease. The session ends when etcd has confirmed or refused that. */
 static void send_revoke(el_session *session) {
   session->lease.renew_at = 0;
   EL_COUNT(&session->shared->counters, revokes, 1);
@@ -240,7 +240,8 @@ static void end_keepalives(el_session_lease *lease, int64_t sent_ms) {
           (size_t)lease->keepalives * sizeof *lease->keepalives_ms);
 }
 
-/* Sends a keepalive. If it has to wait, notes why: this explains a later loss of the holds. */
+/* Sends a keepalive. If it has to wait or cannot be sent, notes why: this explains a later loss of
+ * the holds. */
 static void send_keepalive(el_session *session, int64_t now_ms) {
   el_session_lease *lease = &session->lease;
   el_error why = {.code = EL_UNAVAILABLE};
@@ -295,7 +296,8 @@ static el_checked_key *next_checked(const el_session *session) {
   return TAILQ_FIRST(&session->keys);
 }
 
-/* Reads a key that is held or may become so, if there is one. */
+/* Reads a key that is held or may become so, unless there is none, or too many reads are in flight.
+ */
 static void read_key(el_session *session, int64_t now_ms) {
   el_session_lease *lease = &session->lease;
   el_checked_key *key = next_checked(session);
@@ -337,9 +339,9 @@ static void renew_soon(el_session_lease *lease, int64_t sent_ms,
   lease->renew_at = soonest > now_ms ? soonest : now_ms;
 }
 
-/* Has the next keepalive sent early, because the answers for the last one do not prove it, normally
- * because their raft terms differ: the lease can be proven only after the new leader has renewed
- * it. */
+/* Unless a keepalive is in flight, has the next one sent early. The answers for the last one do not
+ * prove it, normally because their raft terms differ: the lease can be proven only after the new
+ * leader has renewed it. */
 static void renew_early(el_session *session, int64_t now_ms) {
   if (session->lease.keepalives > 0) return;
   renew_soon(&session->lease, last_renewal(session)->sent_ms, now_ms);
@@ -489,8 +491,7 @@ static void on_grant_answer(el_session *session, const el_lease_answer *answer,
 }
 
 /* The answer may come too late: the lease has ended, or another cluster has answered. Then the
- * lease is revoked in the background, because it may exist in etcd. A grant that has certainly
- * failed needs no revoke. */
+ * lease is revoked in the background, because it may exist in etcd. */
 static void on_granted(void *arg, const el_lease_answer *answer) {
   el_session *session = ((lease_call *)arg)->session;
   bool is_current = finish_call(arg);
@@ -508,9 +509,8 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 }
 
 /* If no hold is proven, and answers take so long that this may be the reason, notes that, and
- * reports it if it has lasted for EL_UNPROVEN_TTLS. No answer is not a slow one. (A keepalive
- * whose lease may have expired is proven by a read that is sent after its answer, see
- * lease_proof.h.) */
+ * reports it if it has lasted for EL_UNPROVEN_TTLS. No answer is not a slow one. (A lease that
+ * may have expired is proven by two round trips within one TTL, see lease_proof.h.) */
 static void note_slowness(el_session *session, bool is_answered,
                           int64_t now_ms) {
   const el_session_lease *lease = &session->lease;
@@ -793,8 +793,8 @@ void el_session_set_unused(el_session *session) {
   end(session);
 }
 
-/* A keepalive in flight may never be answered: it went to a member that was left, or to the leader
- * before. */
+/* A keepalive in flight may never be answered: it went to a member that was left, or to the last
+ * leader. */
 void el_session_moved(el_session *session) {
   el_session_lease *lease = &session->lease;
   int64_t now_ms = begin(session);
@@ -821,7 +821,7 @@ void el_session_close(el_session *session) {
   end(session);
 }
 
-/* The lease is revoked even if another cluster answers, because that cluster may have granted the
+/* The lease is revoked although another cluster answers, because that cluster may have granted the
  * lease and may store keys with it. */
 void el_session_abandon(el_session *session) {
   int64_t now_ms = begin(session);
@@ -889,8 +889,7 @@ void el_session_lease_gone(el_session *session, int64_t lease,
   end(session);
 }
 
-/* A put of unknown outcome may be applied minutes later, for example because a proxy held it back.
- * A single audit cannot exclude that, so the session audits its lease again and again. */
+/* A proxy may hold a put back for minutes, so a single audit is not enough. */
 void el_session_put_in_doubt(el_session *session, int64_t lease_id) {
   el_session_lease *lease = &session->lease;
   int64_t now_ms;
@@ -969,7 +968,7 @@ void el_session_init(el_session *session) {
 }
 
 /* Returns when the next lease may be requested (el_now_ms); 0: at once. There is a backoff only if
- * the last leases were lost before a hold was proven. */
+ * no hold was proven since an earlier lease was lost. */
 static int64_t next_grant_at(const el_session *session) {
   el_outcome failed = {.is_retriable = true, .sent_ms = el_now_ms()};
   return session->unproven_leases == 0

@@ -2,14 +2,14 @@
  * which holds on the lease are proven. When a lease has ended and a waiter needs one, the session
  * asks for the next lease. I/O thread only.
  *
- *   NEW -needed-> GRANTING -granted-> ALIVE -lease gone-> ENDED
- *                                       |
- *                                       +-close-> REVOKING -> ENDED
+ *   NEW -needed-> GRANTING -granted-> ALIVE -gone or given up-> ENDED -el_session_reset-> NEW
+ *    ^               |                  |
+ *    +--- refused ---+                  +-close-> REVOKING -> ENDED
  *
- * Hold deadline. The holds of a session are valid until |hold_deadline|: the end of the last
- * renewal of the lease that is proven (lease_proof.h). If the answers to a keepalive and to the
- * read that was sent with it do not prove it, for example because their raft terms differ, the
- * session renews the lease again.
+ * Hold deadline. The holds of a session are valid until |hold_deadline|: the TTL, minus the margin,
+ * after the last proven renewal was sent (lease_proof.h). If the answers to a keepalive and to the
+ * read that was sent with it do not prove the keepalive, for example because their raft terms
+ * differ, the session renews the lease again.
  *
  * So every TTL/3 a session sends one keepalive and, while keys are held or may become so, one
  * linearizable read of one of them, both at once. If the TTL is under about 7 s, it sends them more
@@ -18,22 +18,21 @@
  * time although earlier ones are unanswered. The requests of each acquisition also serve as reads.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
- * deadline counts the TTL only. So the keys of a client that crashes block other clients for the
- * lock delay after the end of its holds.
+ * deadline counts the TTL only. So the keys of a client that crashes block other clients for at
+ * least the lock delay after the end of its holds.
  *
  * If |hold_deadline| passes while the session has holds, these are lost, even if the lease turns
  * out to be alive. From then on the session does not revoke its lease until the lock delay is over,
  * because the keys of the lost holds are attached to the lease. If the session is closed before
- * that, it leaves the lease to expire (END_LEFT_TO_EXPIRE), and its entries delete all keys but
- * those of the lost holds.
+ * that, it leaves the lease to expire, and its entries delete all keys but those of the lost holds.
  *
  * Audits. A put of unknown outcome may be applied at any later time, and its key would block other
  * clients until the lease ends. So after such a put the session lists the keys of its lease again
- * and again, in growing intervals. When nothing needs the lease any more, the session revokes it.
+ * and again, in growing intervals. When nothing needs this lease any more, the session revokes it.
  *
  * During an event the session calls no function of the layers above. It records news for them as
- * bits, and settle (client.c) takes the bits after the event. (When an answer has come, key_checked
- * and found_key are called first; only then does the event begin.) */
+ * bits, and settle (client.c) takes the bits after the event. (When a lease check or an audit is
+ * answered, key_checked or found_key is called first; only then does the event begin.) */
 #ifndef ETCDLOCK_LOCK_SESSION_H
 #define ETCDLOCK_LOCK_SESSION_H
 
@@ -64,13 +63,13 @@ typedef enum el_session_state {
 
 /* el_session_end is how a lease has ended. */
 typedef enum el_session_end {
-  EL_SESSION_END_EXPIRED, /* the lease is gone, after its TTL */
-  /* the lease is gone, or counts as gone, before its TTL was over: etcd may not have kept the keys
-   * for as long as it had promised */
+  EL_SESSION_END_EXPIRED, /* the lease is gone, after TTL and lock delay */
+  /* the lease is gone, or counts as gone, before TTL and lock delay were over: etcd may not have
+   * kept the keys for as long as it had promised */
   EL_SESSION_END_EARLY,
-  /* given up by the client, which has revoked the lease, or revokes it in the background */
+  /* given up by the client: the lease is or will be revoked, or there was none */
   EL_SESSION_END_CLOSED,
-  /* closed by the client; the lease lives until its TTL is over */
+  /* closed by the client; the lease is left to expire */
   EL_SESSION_END_LEFT_TO_EXPIRE
 } el_session_end;
 
@@ -92,8 +91,8 @@ enum {
   EL_SESSION_IN_FLIGHT_MAX = EL_RENEWALS_MAX
 };
 
-/* el_checked_key is a key that is held or may become so, and is listed by its session. A lease
- * check reads one of the listed keys, to prove that the lease is alive. Embedded in el_entry. */
+/* el_checked_key is a key that its session lists while it is held or may become so. A lease check
+ * reads one of the listed keys, to prove that the lease is alive. Embedded in el_entry. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
   const el_keys *keys;
@@ -147,7 +146,7 @@ struct el_session {
   el_shared *shared;
   el_watch_cache *watch_cache;
   int64_t ttl_ms; /* TTL to ask for, without the lock delay */
-  /* milliseconds for which the lease lives longer than its holds; 0: none */
+  /* milliseconds that are added to the TTL of the lease; 0: none */
   int64_t lock_delay_ms;
   /* key_checked is called when a lease check has found the listed |key|, or not. |is_detached|: it
    * has found the key attached to another lease or to none. */
@@ -271,7 +270,7 @@ void el_session_check_expiry(el_session *session);
  * the lease. @thread io */
 void el_session_add_sight(el_session *session, const el_sight *sight);
 
-/* The next functions do nothing if |lease| is an earlier lease of the session. */
+/* The next three functions do nothing if |lease| is an earlier lease of the session. */
 
 /* el_session_lease_gone tells the session that its lease does not exist: etcd has answered a put
  * with |lease| by |err|. @thread io */

@@ -29,8 +29,8 @@
  * client:stats. Except for |held| and |waiting|, they count since connect and never decrease. */
 typedef struct el_stats {
   /* Requests sent to etcd, by kind. looks: reads of a queue, and those that wait until etcd has
-   * elected a leader; calls: transactions of a caller (guarded.h), status queries, and the
-   * transactions that check whether an answer was stale. */
+   * elected a leader; watches: those that etcd has created; calls: transactions of a caller
+   * (guarded.h), status queries, and the transactions that check whether an answer was stale. */
   int64_t enqueues, tries, looks, deletes, lease_checks;
   int64_t keepalives, grants, revokes, audits, watches, calls;
   /* Authenticates that have ended, and the milliseconds that they have taken together */
@@ -38,10 +38,10 @@ typedef struct el_stats {
   /* requests that left in a batch, without the first of each batch */
   int64_t batched;
   int64_t acquired; /* number of holds that were granted */
-  int64_t lost;     /* number of holds that were lost */
+  int64_t lost;     /* number of holds that were lost, except by close */
   /* number of locks that were garbage-collected while held */
   int64_t leaked;
-  /* number of requests that failed; each failed retry counts */
+  /* failed transactions, grants, keepalives and lease audits; each retry counts */
   int64_t failed_attempts;
   int64_t held, waiting; /* present numbers of holds and of waiters */
 } el_stats;
@@ -92,21 +92,21 @@ el_hold_deadline *el_hold_deadline_ref(el_hold_deadline *deadline);
 void el_hold_deadline_unref(el_hold_deadline *deadline);
 
 /* el_hold_deadline_get returns the deadline (el_now_ms) and sets |loss| to EL_LOSS_EXPIRED, the
- * reason for which a hold is lost after the deadline. After el_hold_deadline_end it returns 0, and
- * sets |loss| to the reason that was passed to that function. @thread any */
+ * reason for which a hold is lost after the deadline. After el_hold_deadline_end, until the next
+ * el_hold_deadline_set, it returns 0, and in |loss| the reason that ended the holds. @thread any */
 int64_t el_hold_deadline_get(const el_hold_deadline *deadline, el_loss *loss);
 
 /* el_hold_deadline_set moves the deadline to |until_ms| (el_now_ms). @thread io */
 void el_hold_deadline_set(el_hold_deadline *deadline, int64_t until_ms);
 
 /* el_hold_deadline_end ends all holds of the session at once, for |loss|, because the lease has
- * ended before the deadline. The caller marks the locks as lost one by one after that. If the
- * deadline has passed, the function does nothing. @thread io */
+ * ended before the deadline, or another cluster answers. The caller marks the locks as lost one by
+ * one after that. If the deadline has passed, the function does nothing. @thread io */
 void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
 
 /* ---- the shared part ---- */
 
-/* el_shared is the shared part of one client; reference-counted. The comments of the fields name
+/* el_shared is the shared part of one client. The comments of the fields name
  * the threads that may use them. */
 typedef struct el_shared {
   atomic_int refs;
@@ -141,7 +141,7 @@ typedef struct el_shared {
    * el_now_ms. */
   /* ID of the lease; 0: the client has none that is alive */
   _Atomic int64_t lease;
-  /* until when the lease is alive, by the last answered keepalive */
+  /* until when the lease is at least alive, by the last answered keepalive; 0: no lease */
   _Atomic int64_t alive_until_ms;
   /* when the timer of the session is due; 0: never */
   _Atomic int64_t due_ms;
@@ -184,8 +184,8 @@ bool el_shared_is_usable(const el_shared *shared, el_error *err);
  * @thread any */
 bool el_shared_stood_still(const el_shared *shared, el_error *err);
 
-/* el_shared_wait waits until the I/O thread completes |event| of |completion|, for at most
- * |timeout_ms|. Returns whether |event| is completed. See el_loop_wait. @thread lua */
+/* el_shared_wait waits up to |timeout_ms| until |event| of |completion| is set. Returns whether it
+ * is. See el_loop_wait. @thread lua */
 bool el_shared_wait(el_shared *shared, el_completion *completion,
                     unsigned event, int64_t timeout_ms);
 
@@ -195,8 +195,9 @@ bool el_shared_wait(el_shared *shared, el_completion *completion,
 bool el_shared_post(el_shared *shared, el_command *command);
 
 /* el_shared_wake_queue returns the queue that wakes event loops. It lives as long as |shared|; its
- * descriptor closes with the client. The function returns NULL and |err| if no descriptor is free,
- * if the client was closed before the first call, or if this process is a fork. @thread lua */
+ * descriptor closes with the client. The function returns NULL and |err| if no descriptor or memory
+ * is free, if the client was closed before the first call, or if this process is a fork.
+ * @thread lua */
 el_wake_queue *el_shared_wake_queue(el_shared *shared, el_error *err);
 
 /* ---- last errors ---- */

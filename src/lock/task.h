@@ -30,8 +30,8 @@ void el_task_ref(el_task *task);
 bool el_task_unref(el_task *task);
 
 /* el_task_post passes |command| to the loop (el_shared_post), with a reference of its own, which
- * the command gives back. If the client is closed, the function drops that reference, sets |err|,
- * if it is not NULL, and returns false. The caller must have another reference. @thread any */
+ * the command gives back. If that fails, the function drops the reference, sets |err|, if it is not
+ * NULL, and returns false. The caller must have another reference. @thread any */
 bool el_task_post(el_task *task, el_command *command, el_error *err);
 
 /* el_task_wait waits up to |timeout_ms| for |event|. Returns whether |event| has occurred.

@@ -42,8 +42,8 @@ typedef struct el_waiter_events {
   void (*failed)(el_waiter *waiter, const el_error *err);
   void (*lost)(el_waiter *waiter, el_loss loss);
   /* The release is over. EL_OK: the key is deleted, or stays because it was handed off, is shared
-   * or lingers. EL_LOST: the key was gone before. Any other code: the delete was refused or is not
-   * confirmed. */
+   * or lingers. EL_LOST: the hold was lost, or the key was gone before. Any other code: the delete
+   * was refused or is not confirmed. */
   void (*released)(el_waiter *waiter, const el_error *err);
   /* called last; the queue does not use the waiter after that */
   void (*done)(el_waiter *waiter);
@@ -66,8 +66,8 @@ struct el_waiter {
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
   /* owned; the value that the enqueue puts; freed at the grant */
   el_bytes value;
-  /* for messages: the caller's limit of the wait; if there is none, the limit until etcd is first
-   * reached */
+  /* the caller's limit of the wait, for messages; if there is none, a limit until etcd has first
+   * answered, which on_deadline raises */
   int64_t timeout_ms;
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   /* milliseconds for which the key stays after the unlock; 0: it is deleted at once */
