@@ -132,12 +132,12 @@ local function with_mode(mode)
 end
 
 --- Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
--- in etcd, except for a [handoff](#handoff). If the client's lease ends during the wait, because
--- etcd was unreachable or this process stood still for longer than the TTL, the call waits again,
--- at the end of the queue. If the owner holds the lock already, the call returns the same lock
--- object with `count` + 1, and sends no request; the owner unlocks once for each `lock`.
+-- in etcd, except for a [handoff](#handoff). If the client's lease ends during the wait, for
+-- example because this process stood still for longer than the TTL, the call waits again, at the
+-- end of the queue. If the owner holds the lock already, the call returns the same lock object with
+-- `count` + 1, and sends no request; the owner unlocks once for each `lock`.
 -- @function client:lock
--- @tparam string name 1 to 512 bytes with the prefix, without NUL. Names that end in `/read`,
+-- @tparam string name 1 to 512 bytes with the prefix, without NUL. Full names that end in `/read`,
 --   `/write`, `/permit`, `/read/order` or `/write/order` are refused: append a text of your own to
 --   a name that comes from data
 -- @tparam[opt] lock_options opts
@@ -161,7 +161,7 @@ end
 
 --- Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
 -- error. `fn` never begins without the lock. The call also releases the lock if a debug hook raises
--- an error [in any instruction](production.md#fork-ctrl-c-exit).
+-- an error in any instruction ([exceptions](production.md#fork-ctrl-c-exit) in Lua 5.1).
 --
 -- As `pcall` does, the call returns true and the results of `fn`, whatever these are: if `fn` ends
 -- with `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of
@@ -453,7 +453,7 @@ end
 
 --- Reads a key in etcd, without a lock. A majority of etcd's members takes part, so the value is at
 -- least as new as the call. It may change at once: a value on which a write depends is read under
--- the lock, with `lock:get`. While etcd is away, the call fails after 5 s, with the option
+-- the lock, with `lock:get`. If etcd does not answer, the call fails after 5 s, with the option
 -- `fail_fast` at once.
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam[opt=false] any default as of `lock:get`

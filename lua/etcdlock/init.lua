@@ -109,8 +109,8 @@ end
 -- Returns the default client of this process. If connect fails, returns nil, message, code.
 M._default_client = M._connect_on_first_use()
 
---- Runs a function while the default client holds a lock. All calls in a process share the default
--- client, which the first call creates with the defaults of `connect`.
+--- Runs a function while the default client holds a lock. All calls of a Lua state share the
+-- default client, which the first call creates with the defaults of `connect`.
 -- @tparam string name name of the lock
 -- @tparam[opt] lock_options opts
 -- @tparam body fn called with the lock
@@ -156,7 +156,7 @@ M.traceback = coroutines.get_traceback
 -- @field timeout the timeout passed before the lock was free, or before the event for which the
 --   call waits
 -- @field locked a try found that the lock is taken: it is held, or another owner queues for it
--- @field deadlock the wait would never end, because an owner in this process holds the lock or
+-- @field deadlock the wait would never end, because an owner in this program holds the lock or
 --   waits for it
 -- @field not_held the hold was released before; from `break_lock`: no entry with the given token
 --   holds the lock

@@ -23,10 +23,10 @@ local VALUE_MAX = 4096 -- bytes
 --   only when the lease has ended
 -- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,
 --   up to 86400. Until then, the client takes the lock again with the same token and without a
---   request. If another client wants the lock, or this client wants it in another mode, the client
---   deletes the key as soon as it is not held: normally at once, otherwise after about a third of
---   the TTL. A lingering lock costs a read every third of the TTL. Not with a
---   [lock delay](#lock-delay)
+--   request. If another client wants the lock, or this client wants it in another mode, the key
+--   does not linger: the client deletes it at once, or after the present hold. If a proxy holds
+--   messages back, the client learns of the other client after about a third of the TTL. A
+--   lingering lock costs a read every third of the TTL. Not with a [lock delay](#lock-delay)
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within
 --   this client. Calls with the same owner get the same hold, but each call for a permit of a
 --   semaphore gets another permit

@@ -201,8 +201,8 @@ end
 --
 -- The fourth result is nil, with one exception. If etcd has not confirmed the last report for as
 -- long as the client's `ttl`, it is unknown who leads. Then the call returns the last report once
--- more, with its age: the seconds since etcd has confirmed it. When etcd answers again, the call
--- returns the current leader, or `false`, without an age, also if nothing has changed.
+-- more, with its age: the seconds since etcd has confirmed it. When etcd answers again, a later
+-- call returns the current leader, or `false`, without an age, also if nothing has changed.
 -- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
 --   0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd
 --   is unreachable, unless the client has the option `fail_fast`. But if etcd has never answered

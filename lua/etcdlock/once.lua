@@ -278,7 +278,7 @@ end
 -- @tparam period period length of the period: 1 or more seconds, such as 86400 for a day; `"ever"`:
 --   `fn` runs once, and never again
 -- @tparam[opt] lock_options opts `timeout`: if neither the call nor `connect` has one, the wait
---   lasts until the period ends; in nginx, at most 5 s
+--   lasts until the period ends; in nginx, 5 s
 -- @tparam body fn called with the lock
 -- @treturn[1] true `fn` has run, and the run is recorded
 -- @treturn[1] any results of `fn`

@@ -15,7 +15,7 @@ Semaphore.__name = "etcdlock.semaphore"
 --- Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
 -- reentrant: each call takes another permit, even if the owner has one already.
 --
--- If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
+-- If this program blocks while it waits, and holds all `n` permits without `max_hold`, the call
 -- fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
 -- coroutine may unlock a permit. A coroutine that holds all `n` permits itself then waits until its
 -- `timeout` ends, or for ever without one. One exception: if earlier phases of the same nginx

@@ -292,9 +292,9 @@ end
 --- The ways in which `testing.fail` and `testing.each_failure` make a call of the program end.
 -- @table outcome
 -- @field timeout the lock was not free within the `timeout` of the call; for an observer: no change
--- @field lost the hold is lost before the call; for a `with_lock`: at the end of its function.
---   Later calls under this hold fail, too. For a call that waits for a lock: the waiter's key is
---   deleted
+-- @field lost the hold is lost before the call; for a `with_lock` or `once`: at the end of its
+--   function. Later calls under this hold fail, too. For a call that waits for a lock: the waiter's
+--   key is deleted
 -- @field unavailable etcd does not answer, and has not got the request. For `unlock`: etcd has not
 --   confirmed the release, which goes on
 -- @field applied etcd has applied the write, but its answer is lost: the call fails with
@@ -342,8 +342,8 @@ end
 
 --- Calls `fn`. All [calls in it that may fail](testing_your_code.md#5-one-failure) with
 -- `unavailable` do so at once, as in an outage that is shorter than the TTL: the program keeps its
--- holds, and no write is applied. Only a call for a lock that another process holds first waits for
--- the lock, as without an outage.
+-- holds, and no write is applied. Only a call for a lock that is taken first waits for the lock, as
+-- without an outage.
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never

@@ -70,7 +70,7 @@ local TOLD = {
   ["doc/reference.md"] = {
     { "if etcd does not answer within (%d+) s %(`unlock`", CALL },
     { "within 5 s %(`unlock`: (%d+) s%)", lua("lock.lua", "RELEASE_TIMEOUT") },
-    { "answer, the first lock comes ([%d.]+) s later", core.EL_FIRST_ANSWER_MS / 1000 },
+    { "refuses, the first lock comes ([%d.]+) s later", core.EL_FIRST_ANSWER_MS / 1000 },
     { "if etcd has not answered within (%d+) s; `deadlock`", lua("acquire.lua", "TRY_TIMEOUT") },
     { "0: try once, which takes up to (%d+) s", lua("acquire.lua", "TRY_TIMEOUT") },
     { "for example%): after (%d+) s or later", core.EL_CALL_MS / 1000 },
