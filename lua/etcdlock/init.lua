@@ -106,7 +106,7 @@ function M._connect_on_first_use(opts)
   end
 end
 
--- Returns the default client of this process. If connect fails, returns nil, message, code.
+-- Returns the default client of this Lua state. If connect fails, returns nil, message, code.
 M._default_client = M._connect_on_first_use()
 
 --- Runs a function while the default client holds a lock. All calls of a Lua state share the
