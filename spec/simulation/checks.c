@@ -1194,8 +1194,8 @@ static void record_lease(const etcd_change *change) {
                      change->client / PROGRAMS_MAX};
 }
 
-/* A key that a client deletes, or that ends with its lease, must not look held. The change comes
- * outside of all fibers, so the fiber below looks, at the same time. */
+/* A key that a client deletes, or that ends with its lease, must not look held. The change may
+ * come outside of all fibers, so the fiber below looks, at the same time. */
 void checks_on_change(const etcd_change *change) {
   const etcd_key *key = change->after != NULL ? change->after : change->before;
   world_trace("etcd: rev %" PRId64 " %.*s %s", change->rev, (int)key->key.len,

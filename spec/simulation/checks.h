@@ -43,7 +43,7 @@ int64_t checks_n_grants(void);
 /* Called for each change of a key in etcd. */
 void checks_on_change(const etcd_change *change);
 
-/* The faults have ended, and no revoke of a lease was refused. */
+/* The faults have ended, and no revoke of a lease was refused for good. */
 void checks_on_peace(void);
 
 /* An admin is about to change |key|. Until the client of the key must know of the change, promises
@@ -64,7 +64,7 @@ void checks_on_end_of_call(const user *of, int64_t begun_us,
                            int64_t timeout_ms);
 /* |of| has waited for the end of its hold. |is_told|: the end came. */
 void checks_on_waited(user *of, bool is_told);
-/* The program has crashed or closed its client. */
+/* The program has crashed, or begins to close its client. */
 void checks_on_end(program *of);
 /* The client of |of| has stopped. */
 void checks_on_closed(program *of);

@@ -18,7 +18,7 @@ enum {
   FEW = 10 /* of each kind, for the first requests of a client */
 };
 
-/* What the users of one client have asked for. */
+/* What one client had to do. */
 typedef struct record {
   int64_t begun_us, waited_us;
   int n_names; /* of all acquisitions */
@@ -29,7 +29,7 @@ typedef struct record {
 } record;
 
 static struct {
-  etcd *cluster;    /* NULL: the history has faults */
+  etcd *cluster;    /* NULL: nothing is checked */
   int64_t round_us; /* by when etcd answers */
   record clients[CLIENTS_MAX];
 } costs;

@@ -8,8 +8,8 @@
 #include "etcd.h"
 #include "program.h"
 
-/* Begins a history with |cluster|, which has no faults and answers within |round_us|; NULL: it
- * has faults, and nothing is checked. */
+/* Begins a history with |cluster|, which has no faults and answers within |round_us|; NULL: nothing
+ * is checked. */
 void costs_begin(etcd *cluster, int64_t round_us);
 
 void costs_on_join(const user *of);

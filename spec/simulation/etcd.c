@@ -53,10 +53,10 @@ static const failure unknown_method = {STATUS_UNIMPLEMENTED, "unknown method"};
 struct method {
   const char *path;
   bool is_stream;
-  route route; /* of a transaction: read_txn sets it */
+  route route; /* read_txn and begin_unary may choose another */
   /* Decodes a request into |it|. Returns why etcd refuses it at once; NULL: it does not. */
   const failure *(*read)(task *it, const uint8_t *bytes, size_t len);
-  /* Applies or reads, and stores the answer in |it|. Returns why etcd refuses it. */
+  /* Applies or reads. Stores the answer, if there is one yet. Returns why etcd refuses it, or NULL. */
   const failure *(*serve)(task *it);
 };
 
@@ -244,7 +244,7 @@ static void answer(task *it) {
 
 /* Returns how long the disk delays a request that arrives now. A member handles nothing of raft
  * while it saves (etcdserver/raft.go): writes wait for the next save, all for the same one. Reads
- * wait for the end of this save, and of one on other members. */
+ * wait for the end of this save, and for up to two saves on other members. */
 static int64_t disk_us(etcd *cluster, bool is_write) {
   int64_t now_us = world_now_us(), save_us = cluster->options.save_us;
   if (save_us == 0) return 0;
@@ -398,7 +398,7 @@ static void step_leader(task *it) {
   }
 }
 
-/* The request fails by a drawn fault. A write is applied before, later or never. */
+/* The request fails. A write is applied before, later or never. */
 static void step_failing(task *it) {
   const failure *why = it->failure;
   if (it->fate == FATE_BEFORE && is_reachable(it)) {
@@ -680,7 +680,8 @@ static const failure *serve_time_to_live(task *it) {
 
 /* ---- the keepalive stream ---- */
 
-/* Starts the request of a keepalive stream that has waited longest, if there is one. */
+/* Starts the request of a keepalive stream that has waited longest. Without one, ends a stream that
+ * is half-closed. */
 static void start_next(etcd_call *call) {
   static const failure *const breaks[] = {&timed_out, &etcd_stopped,
                                           &etcd_no_leader};
@@ -917,7 +918,7 @@ void etcd_message(etcd_call *call, const uint8_t *bytes, size_t len) {
   }
 }
 
-/* Ends a keepalive stream. A watch stream stays open (v3rpc/watch.go), a call has its answer. */
+/* Ends an idle keepalive stream. A watch stream stays open (v3rpc/watch.go). */
 void etcd_half_close(etcd_call *call) {
   call->is_half_closed = true;
   if (call->how != NULL && call->how->serve == serve_keepalive &&

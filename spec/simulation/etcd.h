@@ -1,9 +1,8 @@
 /* simulation etcd: a simulated etcd cluster, as its clients see it: calls of etcd's gRPC API, with
  * protobuf messages in and out.
  *
- * It may do everything that etcd was seen to do, and may always behave worse, but never better than
- * what etcd promises. It simulates no network: a call begins, gets messages and ends when these
- * arrive at the member, and what the member sends leaves at once. */
+ * It can do all that etcd was seen to do, and worse, as far as etcd's promises allow. It simulates
+ * no network: messages arrive at once, in both directions. */
 #ifndef SIMULATION_ETCD_H
 #define SIMULATION_ETCD_H
 
@@ -27,8 +26,8 @@ typedef struct etcd_options {
   /* how long a write takes until it is applied (disk and followers), and a linearizable read */
   int64_t write_min_us, write_max_us, read_min_us, read_max_us;
   int64_t
-      save_us; /* how much longer the disk takes for what is written at once */
-  bool is_disk_busy; /* others write all the time */
+      save_us; /* how long one save on the disk takes; later writes share the next */
+  bool is_disk_busy; /* other programs write all the time */
   int slow;          /* of requests that take up to |slow_max_us| instead */
   int64_t slow_max_us;
   int late_expiry_ms; /* how much later than its TTL the leader may end a lease */

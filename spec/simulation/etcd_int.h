@@ -1,7 +1,7 @@
 /* simulation etcd_int: the parts of the simulated etcd, for each other.
  *
- * etcd.c has the calls, the faults and the public functions; etcd_members.c the members, elections
- * and the times at which a member applies what the cluster has decided; etcd_store.c the keys with
+ * etcd.c has the calls and their faults; etcd_members.c the members, their faults, elections and
+ * the times at which a member applies what the cluster has decided; etcd_store.c the keys with
  * their history; etcd_txn.c transactions; etcd_lease.c leases; etcd_watch.c watches; etcd_auth.c
  * users and tokens.
  *
@@ -98,7 +98,7 @@ int64_t store_delete(store *st, el_bytes key, el_bytes range_end);
 
 void store_delete_of_lease(store *st, int64_t lease);
 
-/* Returns the keys as of |rev|, which is at most st->rev. */
+/* Returns the keys as of |rev|, or the present ones if |rev| is above st->rev. */
 view store_view(store *st, int64_t rev);
 
 /* Returns the keys of |all| in the range that begins with |key|, as etcd defines ranges. */
@@ -118,7 +118,7 @@ ProtobufCBinaryData data_of(el_bytes bytes);
 /* A transaction of a client and those nested in it. */
 typedef struct txn txn;
 
-/* Decodes a transaction. Returns NULL if it is malformed. */
+/* Decodes a transaction. Returns NULL if it is malformed or nested too deeply. */
 txn *txn_read(const uint8_t *bytes, size_t len);
 void txn_free(txn *it);
 
@@ -197,7 +197,7 @@ int64_t member_due(const member *it, int64_t at_us);
 /* Applies what is due. */
 void member_advance(member *it);
 
-/* Fills the header of an answer with the present state of the member. */
+/* Fills the header of an answer with the member's present state; a revision that is set stays. */
 void member_fill(const member *it, Etcd__ResponseHeader *header);
 
 /* To be called when the cluster has decided a log entry: the members apply it, now or when it is
@@ -233,7 +233,7 @@ const failure *lease_grant(etcd *cluster, int64_t *id, int64_t *ttl_s);
 const failure *lease_revoke(etcd *cluster, int64_t id, etcd_cause cause,
                             int client);
 
-/* Renews the lease at the leader. Returns its TTL; 0: it is gone. */
+/* Renews the lease at the leader. Returns its TTL; 0: it is gone (see |fast_keep|). */
 int64_t lease_renew(etcd *cluster, int64_t id);
 
 /* Renews the lease at |deposed|. Returns its TTL; 0: it is gone; -1: there is no answer. */
@@ -330,7 +330,7 @@ struct task {
   /* an answer, or a message */
   uint8_t *bytes;
   size_t len;
-  struct watch *watch; /* whose message it is; may be gone if !is_event */
+  struct watch *watch; /* of an event */
   bool is_event;       /* an event of |watch|; dropped if |watch| ends */
 };
 
@@ -354,7 +354,8 @@ struct etcd_call {
   watch **watches; /* of a watch stream */
   size_t n_watches, room_watches;
   int64_t next_watch_id;
-  int64_t last_in_us, last_out_us; /* of the requests and control messages */
+  /* when the last request is handled, and the last control message leaves */
+  int64_t last_in_us, last_out_us;
 };
 
 struct etcd {

@@ -398,7 +398,7 @@ static bool fits(const Etcd__Compare *with, const etcd_key *key) {
 }
 
 /* A compare must hold for each key of its range. A range without keys compares as a key whose
- * numbers are 0; its value equals nothing. */
+ * numbers are 0; a compare of its value never holds. */
 static bool holds(const view *now, const Etcd__Compare *it) {
   static const etcd_key none;
   view found = view_range(now, bytes_of(it->key), bytes_of(it->range_end));

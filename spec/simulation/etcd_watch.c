@@ -339,7 +339,7 @@ static void compact_stream(etcd_call *call) {
   }
 }
 
-/* A watch whose next event is in the history, and not there any more, is cancelled. */
+/* May cancel watches whose next event etcd reads from the history, which lacks it now. */
 void watches_compact(etcd *cluster) {
   for (etcd_call *call = cluster->calls; call != NULL; call = call->next) {
     compact_stream(call);

@@ -123,7 +123,7 @@ static void on_time(el_timer *timer) {
   make_ready(it);
 }
 
-/* Takes a fiber at random. If its process is stopped, it gets its turn when the process goes on. */
+/* Takes a fiber at random. Returns NULL if its process is stopped: it gets its turn after that. */
 static fiber *take_ready(void) {
   int i = (int)world_random(0, n_ready - 1);
   fiber *it = ready[i];

@@ -18,7 +18,7 @@ typedef struct process {
   int64_t clock_ahead_us;   /* offset of its clock from the world's clock */
   int64_t clock_ppm;        /* how much faster its clock runs, in millionths */
   int64_t stopped_until_us; /* SIGSTOP: its fibers do not run before */
-  int preempted; /* per mille of mutexes before whose lock other fibers run first */
+  int preempted; /* per mille of mutexes before whose lock other fibers may run */
 } process;
 
 typedef struct fiber fiber;
@@ -45,7 +45,7 @@ bool fiber_wait(const void *on, int64_t until_us);
 /* Lets at most |max| fibers that wait on |on| run. */
 void fiber_wake(const void *on, int max);
 
-/* Lets the other fibers that can run do so first. */
+/* Lets a fiber that can run do so, which is drawn and may be the same one. */
 void fiber_yield(void);
 
 void fiber_sleep(int64_t us);

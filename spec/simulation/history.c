@@ -1,10 +1,10 @@
 /* simulation history: draws the programs, the network and the faults of one history, and runs it.
  *
- * In 3 of 10 histories there are no faults, except that an admin may change keys and watches may be
- * silent. In some there are only faults under which a client must still serve its users in time. In
- * some, programs are only stopped. In the others the kinds of faults and their number differ
- * widely, and the programs may go on for some time after the faults. In the end the users finish,
- * and nothing may be left. */
+ * In 3 of 10 histories there are no faults, except that watches may be silent. In some there are
+ * only faults under which a client must still serve its users in time. In some, programs are only
+ * stopped. In all these an admin may change keys. In the others the kinds of faults and their
+ * number differ widely, and the programs may go on for some time after the faults. In the end the
+ * users finish, and nothing may be left. */
 #include "history.h"
 
 #include <inttypes.h>
@@ -22,8 +22,8 @@
 enum {
   PEACE_US = 40 * WORLD_S,
   MILD_KINDS = 4, /* see make_mild */
-  /* After a false renewal, the client that may count it is cut off for FALSE_HOLD_US: within this
-   * time after the renewal, or within BACK_US after the return of the deposed leader. */
+  /* After a false renewal, the client that may count it may be cut off for FALSE_HOLD_US, beginning
+   * within FALSE_PROOF_US, or within BACK_US after the return of the deposed leader. */
   FALSE_PROOF_US = 2 * WORLD_S,
   BACK_US = 500 * WORLD_MS,
   FALSE_HOLD_US = 12 * WORLD_S,
@@ -139,9 +139,9 @@ static void sabotage(trouble what) {
   }
 }
 
-/* An admin puts a key below the name of a lock, which is in no queue: it looks like a key without
- * its lease, like the next key of a client, or like the marker of a writer that has become a
- * reader. */
+/* An admin puts a key below the name of a lock. The key is in no queue, but looks like a key
+ * without its lease, like the next key of a client, or like the marker of a writer that has become
+ * a reader. */
 static void put_user_data(void) {
   size_t n = etcd_n_keys(history.cluster);
   int64_t id = world_random(1, INT32_MAX);
@@ -225,7 +225,7 @@ static void partition(void) {
   world_trace("p%d is partitioned", id);
 }
 
-/* Cuts off the process |arg| from all members for so long that its leases end. */
+/* Cuts off the process of |arg| from all members for FALSE_HOLD_US. */
 static void cut_process(void *arg) {
   falsely *of = arg;
   fiber_sleep(of->wait_us);
@@ -243,7 +243,7 @@ static void cut_soon(falsely *of, int64_t max_us) {
   fiber_detach(fiber_start(&history.process, cut_process, of));
 }
 
-/* Cuts a client off soon: a true renewal soon afterwards would hide that the client has counted the
+/* May cut a client off: a true renewal soon afterwards would hide that the client has counted the
  * false one. A client might count it when another member answers a read, or when the deposed leader
  * does after its return. */
 static void on_false_renewal(int client) {
@@ -358,7 +358,7 @@ static void end_faults(void) {
   if (history.options.denied == 0) checks_on_peace();
 }
 
-/* Removes the keys without a lease, which admins have left, and nothing else removes. */
+/* Removes the keys without a lease, which admins and users have put, and nothing else removes. */
 static void remove_detached(void) {
   for (size_t i = 0; i < etcd_n_keys(history.cluster);) {
     etcd_key key = *etcd_key_at(history.cluster, i);
@@ -372,7 +372,7 @@ static void remove_detached(void) {
   }
 }
 
-/* A deposed leader whose disk hangs may confirm the renewal of leases that have ended. */
+/* The deposed leader may confirm the renewal of leases that have ended. */
 static void depose_leader(void) {
   int leader = etcd_leader(history.cluster);
   if (leader < 0) return;
@@ -600,7 +600,7 @@ static void draw(void) {
     draw_program(i);
 }
 
-/* Returns how long etcd's answer to a request takes at most, if there are no faults. */
+/* Returns about how long etcd's answer to a request takes at most, if there are no faults. */
 static int64_t longest_round_us(void) {
   int64_t way_us = 0;
   for (int i = 0; i < history.n_members; i++) {
@@ -630,7 +630,7 @@ static bool is_empty(void) {
 
 static bool are_gone(void) { return fibers_alive() == 0; }
 
-/* Runs until |is_done|, or until |until_us|. Returns whether it is done. */
+/* Runs until |is_done|, |until_us|, or a violation. Returns whether |is_done|. */
 static bool run_until(bool (*is_done)(void), int64_t until_us) {
   do {
     fibers_run();

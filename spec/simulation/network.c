@@ -55,7 +55,7 @@ struct exchange {
   char *token; /* NULL: none */
   etcd_call_events events;
   void *arg;
-  bool is_ended_here; /* the client has cancelled it: no event comes any more */
+  bool is_ended_here; /* cancelled, or its connection is gone: no more events */
   etcd_call *call;    /* at the member; NULL: not there, or over */
   TAILQ_ENTRY(exchange) link;
 };
@@ -75,7 +75,7 @@ struct connection {
   int64_t keepalive_us, timeout_us;
   bool is_pinged;
   int64_t
-      deferred_us; /* when the last item arrives that had to wait for a member */
+      deferred_us; /* when the last item arrives that waits for the member */
   el_timer ping, resolve;
   LIST_HEAD(, item) items;
   TAILQ_HEAD(, exchange) exchanges;
@@ -164,7 +164,7 @@ static void free_if_over(connection *conn) {
   if (conn->is_closed_here && conn->is_gone_there) free_connection(conn);
 }
 
-/* The member ends all its calls of |conn|, whose client is gone. */
+/* Ends |conn| at the member, with all its calls. */
 static void end_there(connection *conn) {
   exchange *ex;
   TAILQ_FOREACH(ex, &conn->exchanges, link) {
@@ -374,7 +374,7 @@ static bool is_last(item_kind kind) {
          kind == ITEM_REFUSED || kind == ITEM_RESET;
 }
 
-/* A member that hangs reads nothing; only its kernel accepts connections. */
+/* A member that hangs reads nothing. Its answer to a SYN waits in depart. */
 static bool is_deferred(item *it) {
   connection *conn = it->conn;
   int64_t until_us = paused_until(conn);

@@ -52,7 +52,7 @@ void network_break(const etcd *cluster, int member);
 /* All present connections of |of| become silent, as if a firewall had forgotten them. */
 void network_mute(const process *of);
 
-/* Cuts off |of| for ever, as if it had crashed. The members learn that its connections are gone. */
+/* Cuts off |of|, as if it had crashed. The members learn at once that its connections are gone. */
 void network_unplug(process *of);
 
 /* Ends network_unplug, for new connections. */
@@ -69,7 +69,7 @@ typedef struct connection_events {
 } connection_events;
 
 /* Connects. When nothing is received for |keepalive_us| while calls are under way, the client sends
- * a ping; without an answer within |timeout_us| the connection is broken. */
+ * a ping; if nothing arrives within |timeout_us|, the connection is broken. */
 connection *network_connect(process *of, const char *name, int64_t keepalive_us,
                             int64_t timeout_us, const connection_events *events,
                             void *arg);
@@ -79,8 +79,8 @@ void network_close(connection *conn);
 
 typedef struct exchange exchange; /* one call on a connection */
 
-/* Begins a call. etcd's events come when they arrive at the client. Unless on_status comes, the
- * caller ends the call with network_cancel or network_close. */
+/* Begins a call. etcd's events come when they arrive at the client. Unless on_status or on_broken
+ * comes, the caller ends the call with network_cancel or network_close. */
 exchange *network_call(connection *conn, const char *method, bool needs_leader,
                        const char *token, const etcd_call_events *events,
                        void *arg);

@@ -145,7 +145,7 @@ static el_lock *begin(user *of, el_error *err) {
                             i > 0 ? "_" : "", of->wish.names[i]);
   }
   for (size_t i = 0; i < len; i++) {
-    if (names[i] == '_') names[i] = '\0'; /* el_list_pop */
+    if (names[i] == '_') names[i] = '\0'; /* see el_list_pop */
   }
   options.name = (el_bytes){names, len};
   options.value.data = value;

@@ -82,7 +82,7 @@ struct program {
   int64_t ttl_ms, linger_max_ms;
   int handoff; /* holds by one key */
   bool
-      is_lua_taken; /* by a user that runs or blocks: only one does at a time */
+      is_lua_taken; /* by a fiber that runs or blocks: only one does at a time */
   bool
       wants_to_close; /* its main fiber is to close the client and make another */
   int n_running;      /* users that have not ended */
@@ -102,8 +102,8 @@ typedef struct behaviour {
   int n_names;
   int64_t think_us, hold_us; /* the longest pause, the longest hold */
   int trying, timing_out, max_holding, writing,
-      downgrading; /* per mille of acquisitions */
-  int64_t end_us;  /* when users begin no new acquisition */
+      downgrading; /* per mille of acquisitions; the last two: of uses of a hold */
+  int64_t end_us; /* when users begin no new acquisition */
 } behaviour;
 
 extern behaviour programs_behave;

@@ -35,10 +35,10 @@ typedef enum incident {
   INCIDENT_LEADER, /* after one TTL the leader is lost */
   INCIDENT_STILL,  /* after one TTL the leader stands still for STILL_US */
   INCIDENT_SPLIT,  /* within the second TTL a leader is lost, and votes split */
-  /* the leader stands still during the second TTL; the election then takes 2 s to 3 s */
+  /* from within the second TTL the leader stands still for LONG_STILL_US; elections: 2 s to 3 s */
   INCIDENT_SLOW_ELECTION,
   INCIDENT_LATE_KEEPALIVES, /* after one TTL each keepalive takes LATE_US */
-  /* LEADERS times, two or three TTLs apart, the leader stands still; elections take 2 s to 3 s */
+  /* LEADERS times, two to three TTLs apart, the leader stands still; elections take 2 s to 3 s */
   INCIDENT_LEADERS
 } incident;
 

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Prints a table: for each network, disk and proxy, the seconds to the first lock, and for how much
- * of ten TTLs a lock was held; for a busy client, its longest wait. */
+/* Prints a table, with a row for each scene: the seconds to the first lock, and for how much of ten
+ * TTLs a lock was held; for a busy client, its longest wait. */
 void scenes_print(void);
 
 /* Prints the story of the scene in the |row|th row of the table, from 1. A row is the mean of the

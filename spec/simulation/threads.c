@@ -1,6 +1,6 @@
 /* simulation threads: replaces functions that do not work in virtual time, by the linker's option
- * --wrap: threads, mutexes, conditions, the locale, the clock, random numbers, and two functions of
- * the product. */
+ * --wrap: of threads, mutexes, conditions, signal masks, the locale, the clock, random numbers, and
+ * two of the product. */
 #include <errno.h>
 #include <locale.h>
 #include <pthread.h>
