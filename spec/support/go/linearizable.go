@@ -4,9 +4,9 @@
 //
 //	linearizable FILE
 //
-// Prints one line for each name. If a history is not linearizable, also writes a page that shows it,
-// and exits with status 1, as for a file that is empty or cannot be read. A history that is not
-// decided in time counts as linearizable.
+// Prints a line for the locks, and one for the counter, of each name. If a history is not
+// linearizable, also writes a page that shows it, and exits with status 1, as for a file that is
+// empty or cannot be read. A history that is not decided in time counts as linearizable.
 package main
 
 import (
@@ -86,8 +86,8 @@ type holders struct {
 }
 
 // stepLock carries out a step. A hold may begin if no other hold excludes it, and if its token is
-// larger than those before. Readers may have any order among themselves, and after a handoff holds of
-// one client share a token.
+// larger than those before. Readers, and permits, may have any order among themselves. After a
+// handoff holds of one client share a token.
 func stepLock(state, input, _ interface{}) (bool, interface{}) {
 	h, s := state.(holders), input.(step)
 	count, before := &h.writers, max(h.writer, h.reader)

@@ -146,7 +146,7 @@ function M.assert_wait(...)
   end
 end
 
--- Makes the holder of the lock |name| lose it to |client|.
+-- Makes the holder of the lock |name| lose it: |client| breaks the lock.
 function M.take_away(client, name)
   assert(client:break_lock(name, client:queue(name)[1].token))
 end

@@ -85,7 +85,7 @@ local function has(row, flag)
   return row[4]:find(flag, 1, true) ~= nil
 end
 
--- Adds to each row its name, the number of its status, and its flags as booleans.
+-- Adds to each row its name, the number of its status, and the flags that tests use.
 for _, row in ipairs(ROWS) do
   row.name = ("%s %q"):format(row[1], row.says)
   row.number = STATUS[row.status or row[1]]

@@ -13,7 +13,7 @@ local uv = require "luv"
 
 local M = {}
 
--- The variables that a client and etcdctl read.
+-- The variables that clients or etcdctl read.
 local VARIABLES = {
   "ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY",
   "ETCDCTL_USER", "ETCDCTL_PASSWORD", "ETCDCTL_TOKEN", "ETCDCTL_INSECURE_TRANSPORT",

@@ -63,7 +63,7 @@ function M.prefix()
   return prefix
 end
 
--- Called before each spec file: in a secure configuration, lets the user access the file's keys.
+-- Called before each spec file: sets its prefix, and lets the user of a secure etcd access it.
 function M.begin_file(file)
   prefix = matrix.place(file) .. "/"
   Etcd.allow_all(prefix)

@@ -5,7 +5,7 @@
 #
 #   SPEC=... SHORT=... test_etcd.sh [short]
 #
-# Runs the specs SPEC with each version, and the specs SHORT with the newest version, three members,
+# Runs the specs SPEC with each version, and the specs SHORT with the newest release, three members,
 # certificates and passwords. With "short": only the latter.
 set -u
 

@@ -8,11 +8,11 @@ local M = {
   MISSING = "there is no Go program",
 }
 
-local MISSING_STATUS = 3 -- exit status of build.sh without Go or without the modules
+local MISSING_STATUS = 3 -- exit status of build.sh without a recent Go or without the modules
 
 -- Builds spec/support/go/|name|.go. Returns the function start(...), which starts the program with
 -- these arguments, waits until it is ready and returns the child. Returns nil, and sets M.MISSING,
--- if there is no Go, or no module proxy and no module cache.
+-- if there is no recent Go, or no module proxy and no module cache.
 function M.build(name)
   local program = "build/spec/go_" .. name
   local _, status, why = proc.run({

@@ -1,5 +1,5 @@
 -- Runs test programs on an event loop, each in its own process. A program is the same for every
--- loop; it uses these functions and variables:
+-- loop; it uses these functions, the modules and the prefix in COMMON, and two clients:
 --   go(fn)                starts a coroutine
 --   sleep(s)              suspends the running coroutine for s seconds
 --   run()                 runs the loop until all coroutines have ended, and fails if the loop does

@@ -1,5 +1,5 @@
-/* A library for LD_PRELOAD that gives a process another machine: CORES cores, at most THREADS
- * threads, and no CLOCK_BOOTTIME as soon as the file NO_CLOCK exists. */
+/* A library for LD_PRELOAD that gives a process another machine: $CORES cores, at most $THREADS
+ * threads, and no CLOCK_BOOTTIME while the file $NO_CLOCK exists. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

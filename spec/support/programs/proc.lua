@@ -265,7 +265,7 @@ function M.open()
   return last
 end
 
--- Destroys the children that still run, except those up to number |spared| (nil: all of them).
+-- Destroys the children that still run, except those up to number |spared| (nil: no exception).
 function M.destroy_children(spared)
   for child, number in pairs(children) do
     if number > (spared or -1) then child:destroy() end

@@ -18,7 +18,7 @@ local MISSING_STATUS = 3 -- exit status of build.sh without that commit
 M.ALL = {
   { version = "0.2.0", commit = "2d779593b99012ac7b822c0652a91304a09f78c8", unsafe = 7,
     has_delay_in_calls = true },
-  -- The package 0.2.1-1, and the last commit before the first feature of 1.0.0.
+  -- The package 0.2.1-1; then the last commit before the first feature of 1.0.0.
   { version = "0.2.1-1", commit = "0d4c98f2a3fcdb1efc09e9fd6ebef165c69122f6",
     has_delay_in_calls = true },
   { version = "0.2.1", commit = "ecb4391abd5c11ad9a3a39b116c9ed77e0576579" },

@@ -4,8 +4,8 @@
 #
 #   build_etcd.sh 3.7|3.5.30|next DIR     -> DIR/etcd, DIR/etcdctl, DIR/etcdutl
 #
-# If DIR has the newest release, or Go cannot list the releases, DIR is not changed. Ends with status
-# 3 and one line on standard error if there is no Go, no such release, or the download fails.
+# DIR is not changed if it has that release, or has any and Go cannot list or download releases.
+# Otherwise ends with status 3 and one line on standard error without Go, such a release or download.
 set -eu
 
 wanted=$1 target=$2

@@ -73,7 +73,7 @@ http {
 }
 ]]
 
--- The locations of each nginx. Those of a test replace them.
+-- The locations of each nginx, which a test may replace.
 local LOCATIONS = {
   ["/ready"] = [[ ngx.say "ready" ]],
   -- Answers how many locks `client` holds, and for how many it waits.

@@ -188,8 +188,7 @@ end
 -- mute     discards the data of the present connections from now on; new ones are forwarded
 -- cut      closes all connections; new ones are forwarded
 -- hold     holds new connections from now on
--- forward  forwards data again, also of the held connections; closes the existing connections if
---          data was being discarded
+-- forward  forwards data again, also of the held connections; after swallow, closes all connections
 -- Each returns the number of bytes discarded so far.
 for _, word in ipairs { "swallow", "mute", "cut", "hold", "forward" } do
   Swallow[word] = function(self) return tell(self, word) end

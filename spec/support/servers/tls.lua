@@ -69,7 +69,7 @@ function M.assert_told(client, code, pattern, from, ...)
   M.assert_keeps_secrets(tostring(client))
 end
 
--- Fails unless each call of |client| fails as in assert_told, with few requests.
+-- Fails unless four calls of |client| fail as in assert_told, with few requests in all.
 function M.assert_told_by_each(client, code, pattern)
   for _, name in ipairs { "lock", "try_lock", "ping", "queue" } do
     local argument = name ~= "ping" and "a" or nil
