@@ -279,7 +279,7 @@ end
 -- ---- Lua modules ----------------------------------------------------------------
 
 -- Lua modules, each with the only files or folders that may load it. The rest of the library needs
--- no module but its C core and JSON.
+-- no module but its C core, JSON, and the event loop in use.
 local LUA_MODULES = {
   { "argparse", { "lua/etcdlock/command/parser.lua" } },
   { "luv", { "lua/etcdlock/command/", "lua/etcdlock/wait/luv.lua" } },

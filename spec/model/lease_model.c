@@ -40,8 +40,8 @@ typedef enum { FIXED, VULNERABLE, MIXED } versions;
 /* What a new leader adds to the TTL: nothing, or an election timeout. */
 typedef enum { BY_SEED = -1, EXACT = 0, AS_ETCD = 1 } promotion;
 
-/* Each is an int, so that one table can parse them all. -1, or the word seed: the schedule's seed
- * chooses the value. */
+/* Each is an int, so that one table can parse them all. For some, -1, or the word seed, lets the
+ * schedule's seed choose the value. */
 static struct {
   /* the cluster, and its faults (1: they may happen) */
   int versions;  /* fixed, vulnerable or mixed */
@@ -1217,7 +1217,7 @@ static void send_request(request_kind kind, int m) {
   it = &w.requests[w.n_requests];
   *it = (request){.kind = kind, .member = m, .sent_ms = client_now()};
   it->give_up = w.now + 5000 + 2 * w.election_ms;
-  /* Requests to a slow member may wait for long: it is slow to serve, too. */
+  /* Keepalives to a slow member may wait for long: it is slow to serve, too. */
   again(w.n_requests++, ARRIVE,
         w.is_slow_elected && m == w.slow_member && kind == KEEPALIVE &&
                 chance(50)

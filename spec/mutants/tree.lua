@@ -53,8 +53,8 @@ function M.failing_spec(list, longest)
   return M.output():match "%d+/%d+ +%S+ +(%S+): [^\n]-FAILED" or "the suite"
 end
 
---- Runs |histories| of the simulator. Returns nil if it notices nothing; else the promise that is
--- broken, and the history.
+--- Runs |histories| of the simulator. Returns nil if it notices nothing; else a text with the
+-- history and the promise that is broken, or that it ended early.
 function M.failing_history(histories)
   local command = ("timeout 600 make --no-print-directory sim HISTORIES=%d"):format(histories)
   if M.succeeds(command) then return nil end
