@@ -23,8 +23,8 @@ local M = {
 M.SLACK = matrix.is_sanitized and 8 or 3
 
 -- Seconds for which a waiter may wait while nobody holds the name, no key blocks it except keys of
--- waiters, and there is no fault. This is less than the 10 s after which a waiter reads again by
--- itself, so that a lost wake-up is detected.
+-- waiters, and there is no fault. Without a sanitizer this is less than the 10 s after which a
+-- waiter reads again by itself, so that a lost wake-up is detected.
 M.FREE_MAX = 2 + M.SLACK
 
 -- Seconds for which a waiter may wait while nobody holds the name, but keys of ended waits or

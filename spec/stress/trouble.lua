@@ -1,5 +1,5 @@
 -- Causes faults of the network and of members, in storms. Between two storms there is a calm
--- period, in which only the administrator disturbs the clients.
+-- period, in which only the administrator and other latencies disturb the clients.
 
 local clients = require "spec.stress.clients"
 local faults = require "spec.stress.faults"
@@ -47,7 +47,7 @@ local function kill_member(i)
   end)
 end
 
--- Isolates a client that holds something, in half of the cases until its lease has expired.
+-- Isolates a client, if possible a holder, in half of the cases until its lease has expired.
 local function isolate_holder()
   local all = holds.all()
   local place = all[1] and random:pick(all).client.place or random:whole(1, plan.CLIENTS)

@@ -1,5 +1,5 @@
--- Upgrades the members of etcd one by one, from version to version, while the clients work. In each
--- mixture of versions it kills the leader.
+-- Upgrades the members of etcd one by one, from version to version, while the clients work. After
+-- each of these upgrades it kills the leader.
 
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"
