@@ -44,7 +44,7 @@ describe("an auth token", function()
   end
 
   -- Returns whether the client requested exactly one token during call(). Fails if it requested
-  -- another number in less than 0.6 s; after 0.6 s the client may have repeated the request.
+  -- another number, unless call() took more than 0.6 s, because the machine is busy.
   local function asks_once(call)
     local before, from = authentications(etcd), wait.now()
     call()

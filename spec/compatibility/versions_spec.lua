@@ -216,7 +216,7 @@ for _, release in ipairs(releases.TESTED) do
     end
 
     test_both("wait for the TTL and the lock delay of a killed holder", function(is_first)
-      -- In 0.2.0, the lock delay is an option of a lock call.
+      -- In 0.2.0 and 0.2.1-1, the lock delay is an option of a lock call.
       local is_of_call = is_first and release.has_delay_in_calls
       local children = start(2, is_first, {
         { ttl = TTL, lock_delay = not is_of_call and DELAY or nil }, { ttl = TTL },
@@ -264,7 +264,7 @@ for _, release in ipairs(releases.TESTED) do
     end)
 
     test_both("share the record of a job: etcdlock run --once-per", function(is_first)
-      -- Names with a slash have another record in 0.2.0.
+      -- Names with a slash have another record in 0.2.0 and 0.2.1-1.
       local args = { "run", "job", "--once-per", "1d", "-E", "0", "--", "echo", "ran" }
       local function run(is_of_release)
         local all = clients.with(suite.variables(), is_of_release and env or nil)

@@ -108,7 +108,7 @@ describe("concurrent lock_async calls", function()
       server:answer("Txn", "never", 14, "lost", 2)
       local hang = ask(client, numbered(number .. "/hangs/", 2))
       assert_held(answers(ask(client, numbered(number .. "/passes/", 20))))
-      -- The unanswered calls fail only after 0.6 s of silence. If none has failed by now, the 20
+      -- The unanswered calls fail only after 1.2 s of silence. If none has failed by now, the 20
       -- other calls did not wait for them.
       local failed = client:stats().failed_attempts - before
       assert_held(answers(hang))

@@ -13,7 +13,7 @@ end
 
 local function keys() return etcd:keys(prefix .. "a/") end
 
--- Returns how many requests about locks the client has sent.
+-- Returns how many requests about locks the client has sent, without reads and watches.
 local function asked()
   local stats = client:stats()
   return stats.enqueues + stats.tries + stats.deletes + stats.calls

@@ -71,7 +71,7 @@ it("a queue of 300 waiters from six processes is granted in the order of its ent
     for i = 1, tonumber(count) do
       clients[i] = connect(endpoint)
       locks[i] = clients[i]:lock(name, "")
-      -- One after the other: a wait may fail if etcd has not answered its client within 5 s.
+      -- One after the other: a wait may fail if etcd does not answer its client in time.
       while clients[i]:stats().watches == 0 do
         assert(not select(2, locks[i]:wait(0)))
         uv.sleep(1)

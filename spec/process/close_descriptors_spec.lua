@@ -17,8 +17,8 @@ local function io_threads()
   return count
 end
 
--- Closes a client that has waited |seconds| for the greeting (after 1 s, gRPC connects for the
--- second time), calls |await|(threads), and lets the member send its greeting. Asserts that no
+-- Closes a client that has waited |seconds| for the greeting (the first attempt to connect ends
+-- after 2.4 s), calls |await|(threads), and lets the member send its greeting. Asserts that no
 -- descriptor is left. |threads|: the number of I/O threads without that of this client.
 local function test(seconds, await)
   local lock = assert(other:lock "other")
