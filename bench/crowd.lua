@@ -148,8 +148,8 @@ end
 --- Lets all processes work for one window. |command| has either `seconds`, the length of the
 -- window, or `holds`, the number of holds of each owner. Calls |meanwhile| (nil: nothing) while
 -- they work. Returns the sample: as sample_of, with the costs of a pair, `server_us` and
--- `client_us`, CPU times, and `asked`, requests to etcd; and `memory`, MB more than before. If a
--- process does not answer, returns nil and the reason.
+-- `client_us`, CPU times, and `asked`, requests to etcd; and `memory`, MB of the peak above that
+-- before. If a process does not answer, returns nil and the reason.
 function Crowd:window(command, meanwhile)
   local line, answers, pids = json.encode(command), {}, pids_of(self)
   local count = self.server.requests or function() return 0 end

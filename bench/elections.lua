@@ -5,9 +5,9 @@
 --
 -- ELECTION are election timeouts in seconds. In each round, every client holds a lock with a TTL of
 -- 5 s and asks for another one right after the leader has stopped. A line per round: seconds until
--- the new leader answers a read; holds that are lost until one TTL after that; seconds from then
--- until 95 % of the calls, and all of them, have returned. The last line of an ELECTION is over the
--- rounds in which the new leader answers within SOON seconds.
+-- the new leader answers a read; holds that are lost until one TTL after that; seconds from the
+-- answer until 95 % of the calls, and all of them, have returned. The last line of an ELECTION is
+-- over the rounds in which the new leader answers within SOON seconds.
 
 local Etcd = require "spec.support.servers.etcd"
 local cluster = require "spec.support.servers.cluster"

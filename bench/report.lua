@@ -73,7 +73,7 @@ local function broken(entrant)
   return count
 end
 
---- Returns whether no two owners of etcdlock held the same lock at once in any row.
+--- Returns whether no two owners of a row's first entrant held the same lock at once.
 function M.is_exclusive(results)
   for _, row in ipairs(results.rows) do
     if broken(row.entrants[1]) > 0 then return false end

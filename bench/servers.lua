@@ -1,7 +1,7 @@
 -- The servers of the benchmark. Each is private to a row, listens on a free port, and has its data
 -- on the disk. Fields of a server: `endpoint`, `version`, pids(), stop(). An etcd also has `etcd`,
--- and, if it has one member, requests(), the number of requests that it has received. A Redis also
--- has `socket`.
+-- and, if it has one member, requests(), the number of calls and streams that it has received. A
+-- Redis also has `socket`.
 
 local Etcd = require "spec.support.servers.etcd"
 local metric = require "spec.support.servers.metric"
