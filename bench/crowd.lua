@@ -125,8 +125,8 @@ local function figures_of(answers)
 end
 
 -- Returns the sample of one window, computed from the answers of all processes:
---   rate     pairs of lock and unlock per second; the time is |seconds|, or, if |seconds| is nil,
---            the time of the slowest process
+--   rate     `pairs` (of lock and unlock) per second; the time is |seconds|, or, if |seconds| is
+--            nil, the time of the slowest process
 --   least    pairs of the process with the fewest, divided by the mean over the processes
 --   broken   how often two owners held the same lock at once, since the processes started
 --   figures  see figures_of

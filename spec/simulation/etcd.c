@@ -56,7 +56,7 @@ struct method {
   route route; /* read_txn and begin_unary may choose another */
   /* Decodes a request into |it|. Returns why etcd refuses it at once; NULL: it does not. */
   const failure *(*read)(task *it, const uint8_t *bytes, size_t len);
-  /* Applies or reads. Stores the answer, if there is one yet. Returns why etcd refuses it, or NULL. */
+  /* Applies or reads. Stores the answer if there is one yet. Returns why etcd refuses, or NULL. */
   const failure *(*serve)(task *it);
 };
 
