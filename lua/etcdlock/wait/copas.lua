@@ -1,12 +1,11 @@
 --- Waits in copas. One coroutine of this module watches the client's descriptor for all coroutines
 -- that wait.
 --
--- A coroutine can wait in copas only for a socket. So each one, the watching one too, calls
--- copas.receive with a Socket, an object that has the methods of a LuaSocket socket. To wake a
--- coroutine, its Socket is marked as woken. In its next step copas sees that the Socket has data
--- (`dirty`), and resumes the coroutine.
+-- Each coroutine, the watching one too, waits in copas.receive for a Socket, an object that has the
+-- methods of a LuaSocket socket. To wake a coroutine, its Socket is marked as woken. In its next
+-- step copas sees that the Socket has data (`dirty`), and resumes the coroutine.
 --
--- Before version 4, copas cannot tell whether its loop runs: there, connect needs loop = "copas".
+-- Before version 2.0.2, copas cannot tell whether its loop runs: then connect needs loop = "copas".
 local copas = require "copas"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"

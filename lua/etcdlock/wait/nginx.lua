@@ -116,7 +116,7 @@ end
 --   connection  the connection to which the lock is bound, and which ends with the request; nil if
 --               the lock is not bound to a connection: it has not waited in nginx, or has ended
 
--- The order of the phases that nginx runs one after the other. Other phases run within these.
+-- The order in which a request runs these phases. Other phases do not count as earlier or later.
 local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
 
 local function get_ctx()
@@ -143,7 +143,7 @@ local function is_usable(connection)
 end
 
 --- Returns true if the binding has a connection that is open and that the running request has made.
--- Not every binding has: another request may have used the same `owner`, and if nginx ends the
+-- Not every binding has one: another request may have used the same `owner`, and if nginx ends the
 -- light thread that waits on the connection, it closes the connection.
 local function is_here(binding)
   return binding ~= nil and binding.connection ~= nil and is_usable(binding.connection)

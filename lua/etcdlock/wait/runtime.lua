@@ -83,8 +83,8 @@ function M.close(core_client, seconds)
   core_client:close(seconds)
 end
 
---- Writes the message of an event of a client without the option `log`. The second argument, used
--- in nginx only, is true if the message is a warning and not about an error.
+--- Writes the message of an event of a client without the option `log`, or of an error of the
+-- function `log`. The second argument, used in nginx only, is true if the message is a warning.
 function M.log(message)
   io.stderr:write(message, "\n")
 end

@@ -5,7 +5,7 @@
 --   method        name of the object's method that blocks until the event has occurred, for at most
 --                 the given seconds. Its first result is nil if the event has not occurred
 --   give_up(client, object, binding)  only for a lock. Called if an error, or the end of the
---                 coroutine, ends the wait
+--                 coroutine, ends the wait; acquire.lua calls it for each failure
 --   hears_losses  true: if a lock is lost, the wait is interrupted to call on_lost functions
 --   ends_early    true: in an nginx timer the wait ends when the worker exits
 -- A wait in an event loop is a table whose metatable is its kind. It has these fields:
@@ -181,8 +181,8 @@ function Watcher:leave()
   end
 end
 
---- Adds a waiter to the Watcher of the event loop `key`, and returns the Watcher. The waiter must
--- call its method `leave` later.
+--- Adds a waiter to the Watcher of the event loop `key`, and returns the Watcher. The caller calls
+-- the Watcher's `leave` later, unless the Watcher is to stop only in `close`, as in pending.lua.
 --
 -- If the loop has no Watcher yet, one is made with watch(fd, deliver). `watch` arranges that the
 -- loop calls deliver() whenever the descriptor `fd` is readable, and returns a function stop(fd)
