@@ -92,7 +92,6 @@ end
 
 -- ---- zsh ----
 
--- Completes names.
 local ZSH = [==[
 
 _etcdlock_names() {

@@ -384,7 +384,7 @@ local function check_majority(client)
 end
 
 -- Waits until the client has renewed its lease, which extends the hold of `lock`. Returns true; or
--- nil, message if the hold is lost before, or etcd refuses to read its key.
+-- nil, message if the hold is lost before, or etcd refuses to read the lock's key.
 local function await_renewal(lock)
   local is_held, reason = lock:check()
   local ends = core.now() + lock:remaining()
@@ -440,7 +440,7 @@ local function note_taken(name)
 end
 
 -- Acquires, keeps and releases the test lock, and prints the result. Returns a true value on
--- success; otherwise false or nil, and why the lock cannot be kept (nil: it was not acquired).
+-- success; otherwise a false value and, if the lock was acquired but cannot be kept, the reason.
 local function check_lock(client, known)
   local name = known.prefix .. NAME
   local failure
@@ -574,7 +574,7 @@ end
 
 -- Returns a list of waits, tables with the fields queue, holder and waiter: one for each holder and
 -- each waiter of another client in the same queue. Candidates of an election wait while another one
--- leads, and a permit may come from any of its holders, so these waits do not count.
+-- leads, and a permit may come from any holder, so these waits do not count.
 local function list_waits(queues)
   local waits = {}
   for _, queue in ipairs(queues) do
