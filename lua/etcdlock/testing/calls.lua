@@ -38,7 +38,7 @@ local program = setmetatable({}, { __mode = "k" }) -- set of the clients that th
 local pretended = setmetatable({}, { __mode = "k" }) -- core lock -> reason
 local check_lock, read_queue = Lock.check, Client.queue
 
--- Makes core locks in `pretended` report that reason.
+-- Makes the core locks in `pretended` report the reasons there.
 local function pretend_reasons(core_lock)
   local methods = debug.getmetatable(core_lock).__index
   local get_loss = methods.loss
@@ -62,8 +62,8 @@ local function is_queued(lock)
   return false
 end
 
---- Ends the hold of `lock`, which is held. Returns when its client knows of the loss and has
--- deleted the keys, unless other readers hold by the same key.
+--- Ends the hold of `lock`, which is held. Returns when its client knows of the loss and, unless
+-- other readers hold by the same key, no queue has the hold's keys.
 function M.end_hold(lock, reason)
   if reason == "max_hold" then
     lock._core:expire(0.001)
