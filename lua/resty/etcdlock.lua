@@ -116,7 +116,7 @@ local function take(self, client, name)
   local opts = { timeout = self.timeout, owner = self }
   opts.max_hold = self.exptime > 0 and self.exptime or nil
   if not used[client] and self.timeout > 0 then
-    -- The client has yet to connect, and the timeout may be shorter than that takes. The timeout is
+    -- The client may have yet to connect, which may take longer than the timeout. The timeout is
     -- meant for a wait for another holder, so a free lock gets the time of a try.
     local lock, message, code = client:try_lock(name, opts)
     used[client] = true
@@ -126,7 +126,7 @@ local function take(self, client, name)
   end
   local lock, message, code = client:lock(name, opts)
   if code == "context" then
-    -- This phase of nginx does not allow a wait. As in resty.lock, a free lock is taken.
+    -- A wait is impossible here. As in resty.lock, a free lock is taken.
     local refusal = message
     lock, message, code = client:try_lock(name, opts)
     if code == "locked" then
