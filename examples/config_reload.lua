@@ -1,5 +1,5 @@
--- Three readers load a configuration of two keys, one after the other, and two deployers change it.
--- No reader loads one key from before a change and the other from after it. After its change a
+-- Three readers load a configuration: two keys, one after the other. Two deployers change it. No
+-- reader loads one key from before a change and the other from after it. After its change a
 -- deployer downgrades its write lock to a read lock, and tests the change. During the test, readers
 -- that came before the other deployer can read; that deployer must wait.
 local etcdlock = require "etcdlock"

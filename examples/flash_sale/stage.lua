@@ -4,8 +4,8 @@
 
 local uv = require "luv"
 
--- Handles Ctrl-C before it loads the other modules, which takes long: Lua would print a stack
--- traceback.
+-- Handles Ctrl-C before it loads the other modules, which takes long: otherwise Lua would print a
+-- stack traceback.
 local interrupted = false
 for _, name in ipairs { "sigint", "sigterm", "sighup" } do
   uv.new_signal():start(name, function() interrupted = true end)

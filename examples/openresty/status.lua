@@ -1,5 +1,5 @@
 -- Serves the pages of status.conf: /metrics, the metrics of all workers, and /locks, the holders
--- and waiters of all locks whose names begin with the client's prefix. Both show full names.
+-- and waiters of all locks whose names begin with the client's prefix. Both show this prefix.
 local etcdlock = require "etcdlock"
 
 local M = {}
