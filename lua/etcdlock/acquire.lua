@@ -16,9 +16,9 @@ local waits = require "etcdlock.wait.waits"
 local M = {}
 
 -- Seconds for which a try waits for etcd's answer. If the wait stops an nginx worker or an event
--- loop, SHORT_TRY_TIMEOUT applies instead of TRY_TIMEOUT. If, in addition, the client has no lease
--- yet, FIRST_SHORT_TRY_TIMEOUT applies, because the try then needs one more request and perhaps a
--- new connection.
+-- loop, SHORT_TRY_TIMEOUT applies instead of TRY_TIMEOUT. If, in addition, the client has no lease,
+-- FIRST_SHORT_TRY_TIMEOUT applies, because the try then needs one more request and perhaps a new
+-- connection.
 local TRY_TIMEOUT, SHORT_TRY_TIMEOUT, FIRST_SHORT_TRY_TIMEOUT = 2, 0.1, 0.5
 
 -- Seconds after which the event `waiting` reports that a call still waits.
@@ -146,9 +146,9 @@ local function find_holder(lock)
   return text and label.read_holder(text, core.now() - lock._holder_read_at)
 end
 
--- If the client has seen a key of the semaphore with another number of permits than `lock`, a
--- permit, since the last call: reports that to the log, and returns the text of that for the
--- message of a failure. Otherwise returns an empty text.
+-- If the client has seen, since the last call, a key of the semaphore with another number of
+-- permits than `lock`, which is a permit: reports that to the log, and returns a text about it for
+-- the message of a failure. Otherwise returns an empty text.
 local function note_other_permits(lock)
   local text, ago, permits = lock._core:take_other_permits()
   if not text then

@@ -17,7 +17,7 @@ local SECRETS = {
   ETCDCTL_USER = true,
 }
 
--- The functions that have such options.
+-- The calls that take such values.
 local TAKES_SECRETS = {
   ["etcdlock.connect"] = true,
   ["resty.etcdlock.connect"] = true,
@@ -68,7 +68,7 @@ end
 
 --- Raises `text`, as one line, with the position of the nearest caller outside etcdlock.
 function M.raise(text)
-  -- The level of the caller is not constant, because Lua versions count tail calls differently.
+  -- The level of the caller depends on the call, and on how the Lua version counts tail calls.
   local level = 2
   text = escape(text)
   if not HERE then -- bytecode without file names
@@ -149,8 +149,8 @@ local function distance(from, to)
   return row[#to]
 end
 
--- Returns the option whose name differs least from `field`, in a third of its letters at most; nil
--- if there is none.
+-- Returns the option whose name differs least from `field`, at most in a third of the letters of
+-- `field`; nil if there is none.
 local function find_similar(options, field)
   local best, least
   for name in pairs(options) do

@@ -28,7 +28,7 @@ local Client = {}
 Client.__index = Client
 Client.__name = "etcdlock.client"
 
--- Seconds for which a call waits for an answer of etcd.
+-- Seconds for which a call that reads or writes keys waits for etcd's answer.
 local REQUEST_TIMEOUT = 5
 -- Seconds for which `status` waits for the answer of each member.
 local STATUS_TIMEOUT = 2
@@ -64,7 +64,7 @@ end
 -- Waits for an event: see wait/init.lua.
 Client._await = await
 
--- Returns the results of a wait. If it has failed with `unavailable`, the message gets the note.
+-- Returns the results of a wait. If they are a failure with `unavailable`, adds the default note.
 function Client:_explain(ok, message, code, ...)
   if ok == false and code == "unavailable" then
     message = add_note(message, self._default_note)
@@ -72,9 +72,8 @@ function Client:_explain(ok, message, code, ...)
   return ok, message, code, ...
 end
 
--- Returns message, "unavailable" if etcd is known to be unreachable. Otherwise returns nil. For
--- calls that must then fail at once, because the client has the option fail_fast, or because a wait
--- would stop an nginx worker or an event loop.
+-- Returns message, "unavailable" if etcd is known to be unreachable; a probe then finds out when
+-- etcd answers again. Otherwise returns nil.
 function Client:_find_outage()
   local message = self._core:outage(self._prefix .. PING_KEY)
   if message then
@@ -549,7 +548,7 @@ function Client.new(core_client, settings, version)
     _fail_fast = settings.fail_fast,
     _default_note = make_default_note(settings),
     _endpoints = table.concat(settings.endpoints, ","),
-    -- Default of the option `timeout`: seconds; nil or math.huge: no limit.
+    -- Default of the option `timeout`: seconds; math.huge: no limit; nil: none is given.
     _timeout = settings.timeout or runtime.DEFAULT_TIMEOUT,
     _ttl = settings.ttl, -- seconds
     _version = version,

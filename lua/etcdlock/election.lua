@@ -16,8 +16,8 @@ Election.__index = Election
 Election.__name = "etcdlock.election"
 
 -- Limits of the read that finds the leader. The first read asks for the FIRST_KEYS oldest keys
--- below the election's name. If no candidate has one of these keys, a second read asks for all keys
--- (0 means no limit).
+-- below the election's name. If it finds so many, and none is a candidate's, a second read asks for
+-- all keys (0 means no limit).
 local FIRST_KEYS, ALL_KEYS = 4, 0
 
 -- ---- campaigns ----

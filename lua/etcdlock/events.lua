@@ -405,8 +405,8 @@ end
 
 -- ---- events that calls of the library report ----
 
---- Reports that this process has `count` live clients. Without a log function, reports it in nginx
--- only.
+--- Reports that this Lua state has `count` live clients. Without a log function, reports it in
+-- nginx only.
 function Events:report_many_clients(count)
   local event = { event = "many_clients", count = count }
   if self._log then
@@ -517,8 +517,8 @@ end
 
 --- Reports that the function that ran under `lock` in with_lock has raised `err`. `traceback` shows
 -- where. The report is necessary because with_lock raises the error again: a program that catches
--- it sees only the place in with_lock. Without a log function, an error that is not a string is not
--- reported, because a program raises such an error in order to catch it.
+-- it sees only the place in with_lock. Without a log function, reports the error in nginx only, and
+-- only if it is a string, because a program raises another error in order to catch it.
 function Events:report_raised(lock, traceback, err)
   local event = {
     event = "raised", name = names.full_name_of(lock), mode = lock._mode, token = lock:token(),

@@ -78,8 +78,8 @@ function HeldLocks.identify_owner(given_owner)
   return coroutines.running() or MAIN
 end
 
--- Returns false if this client certainly holds no lock of the names of the wanted lock. Does not
--- look at permits. Most calls need no slower function below then.
+-- Returns false if this client certainly holds no lock of the names of the wanted lock: then most
+-- calls need none of the slower functions below. Does not look at permits.
 local function may_hold(self, wanted)
   local locks, sharers, full_names = self._locks, self._sharers, wanted._full_names
   if not full_names then
@@ -94,7 +94,6 @@ local function may_hold(self, wanted)
   return false
 end
 
--- Returns the list of the names of a lock, with the client's prefix.
 local function get_full_names(lock)
   return lock._full_names or { lock._full_name }
 end
@@ -143,8 +142,7 @@ local function find_reader(self, wanted, is_match, argument)
   end
 end
 
--- Looks through the exclusive locks that the client holds on the names of the wanted lock. Returns
--- one that passes the test is_match(lock, argument); nil if there is none.
+-- As find_reader, for the exclusive locks.
 local function find_exclusive(self, wanted, is_match, argument)
   local full_names = get_full_names(wanted)
   for i = 1, #full_names do
@@ -290,10 +288,10 @@ local function describe_owner(owner)
 end
 
 -- Returns true if a wait until `lock` is released would never end. There are two such cases, both
--- only for a lock without `max_hold`. First: no event loop runs here, so the wait blocks the whole
--- program, and no owner can unlock. (In an event loop and in nginx, other coroutines go on during
--- the wait.) Second: an earlier phase of the same nginx request has taken the lock, and that phase
--- is over, so it cannot unlock.
+-- only for a lock without `max_hold`. First: the wait blocks the whole program (`loop` is nil), so
+-- no owner can unlock. (If a wait yields to an event loop or to nginx, other coroutines go on.)
+-- Second: an earlier phase of the same nginx request has taken the lock, and that phase is over, so
+-- it cannot unlock.
 local function is_deadlock(lock, loop)
   return not lock._max_hold and (not loop or runtime.is_past(lock))
 end
@@ -404,7 +402,7 @@ local function find_wait_refusal(self, wanted)
   local waits = by_name[wanted._full_name] or EMPTY
   for wait in pairs(waits) do
     if wait._core:wait(0) ~= nil then
-      waits[wait] = nil -- an error has ended the call before end_wait
+      waits[wait] = nil -- the wait has ended, perhaps by an error, without end_wait
     elseif runtime.is_waiting(wait._binding) then
       local text = "%s: its owner waits for it already, in another coroutine"
       return text:format(names.describe_lock(wanted)), "deadlock"

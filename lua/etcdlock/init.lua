@@ -91,9 +91,9 @@ function M.connect(opts)
 end
 
 -- Returns a function that returns the client of connect(opts). The first call of that function
--- creates the client, and later calls return the same one. If the client was closed, the next call
--- creates another client. If connect fails, the call returns nil, message, code. resty.etcdlock and
--- the default client use this.
+-- creates the client, and later calls return the same one, until it is closed; the next call then
+-- creates another client. If connect fails, as in a forked child, the call returns nil, message,
+-- code. resty.etcdlock and the default client use this.
 function M._connect_on_first_use(opts)
   local client
   return function()

@@ -245,8 +245,8 @@ local function await_release(self)
   return released, message, code
 end
 
--- Completes lock:unlock, and returns its results. The arguments are the results of Lock:_leave. If
--- that has released the lock, waits for etcd's confirmation.
+-- Completes lock:unlock or a with_lock call, and returns the results of lock:unlock. The arguments
+-- are the results of Lock:_leave. If that has released the lock, waits for etcd's confirmation.
 function Lock:_confirm(count, was_held)
   local is_released, message, code
   if count > 1 and was_held then
@@ -316,7 +316,6 @@ function Lock:expire(seconds)
   return true
 end
 
--- Lua 5.4: `local lock <close> = client:lock(name)`.
 function Lock:__close()
   self:unlock()
 end
@@ -414,8 +413,8 @@ check.methods(Lock, "lock")
 --   _holder_label, _holder_read_at  value of the holder's key that the core has read last, and when
 --                    the core has read it (core.now)
 --   _binding         result of runtime.bind; nil outside nginx
---   _sharers         set of the read locks, or permits, that are held side by side with this lock,
---                    see HeldLocks:add; nil if this lock excludes all others
+--   _sharers         set of the read locks, or permits, of this name that the client holds, with
+--                    this lock, see HeldLocks:add; nil in other modes
 --   _downgrade       after lock:downgrade: "unconfirmed", or "confirmed" by etcd
 --   _waits           see HeldLocks:begin_wait
 --   _listeners       list of the `on_lost` functions that were not called yet

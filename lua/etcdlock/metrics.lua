@@ -227,7 +227,7 @@ local function measure_observers(self)
 end
 
 --- Measures the ages of all present holds, which are in `held_locks` (held_locks.lua), and waits.
--- Also finds out which elections this client leads, and which leaders its observers know.
+-- Also finds out which elections this client leads, and whether its observers know a leader.
 function Metrics:measure(held_locks)
   for _, series in ipairs(self._list) do
     series.hold_age, series.wait_age = 0, 0
@@ -240,7 +240,7 @@ function Metrics:measure(held_locks)
       note_age(self, "wait_age", lock, core.now() - lock._started_at)
     end
   end
-  -- After the waits: so no wait seems to be older than the hold for whose end it waits.
+  -- After the waits: so no wait seems to be older than a hold that began before it.
   held_locks:visit(function(lock)
     note_age(self, "hold_age", lock, lock._core:held_for())
     if lock._mode == "leader" then
@@ -319,7 +319,7 @@ end
 
 -- ---- the page of a client ----
 
--- Names of the labels of etcdlock's own metrics. The option `labels` must not contain them.
+-- Names of labels of etcdlock's own metrics that the option `labels` must not contain.
 local RESERVED = { lock = true, le = true, code = true, kind = true }
 
 --- Returns the option `labels` of client:metrics as a list of { name, value }, sorted by name.

@@ -58,8 +58,8 @@ end
 
 -- Returns the time (core.now) at which a read ends that begins at `now`, when `left` seconds are
 -- left of the call. It ends when it becomes unknown who leads, so that `next` reports that in time.
--- But if no read has failed, for example after a pause of the program, or if that time has passed,
--- etcd gets at least TTL / READ_DIVISOR to answer, within the limits of the call.
+-- But if the last read has not failed, for example after a pause of the program, or if that time
+-- has passed, etcd gets at least TTL / READ_DIVISOR to answer, within the limits of the call.
 local function get_read_end(self, now, left)
   local expiry = self._is_reported_unknown and math.huge or get_expiry(self)
   if not self._failure or now >= expiry then
@@ -237,8 +237,8 @@ function Observer:next(timeout)
   return fail_at_timeout(self, timeout)
 end
 
--- Returns true if the observer knows a leader; false if nobody leads, or the last read has failed;
--- nil if the observer has ended.
+-- Returns true if the observer knows a leader; false if nobody leads, nothing was read, or the last
+-- read has failed; nil if the observer has ended.
 function Observer:_knows_leader()
   if not self._watcher or not self._watcher:changes() then
     return nil

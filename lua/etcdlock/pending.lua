@@ -38,8 +38,8 @@ end
 
 -- Makes the client's descriptor readable when `core_lock` is decided. If `core_lock` is nil or
 -- decided already, the descriptor becomes readable at once, because some programs call `step` only
--- when the descriptor is readable. If the client is closed, does nothing, because the descriptor is
--- closed, too. Otherwise returns the number of the waiter.
+-- when the descriptor is readable. Returns the number of the waiter. If the client is closed, does
+-- nothing and returns nil, because the descriptor is closed, too.
 local function arm(wakeups, core_lock)
   local core_client = wakeups.core
   local number, is_pending, fd, _
@@ -217,9 +217,9 @@ check.methods(Pending, "pending")
 
 -- ---- for acquire.lua ----
 
--- Creates a pending lock for the core's lock `core_lock`. When the core lock is decided, or the
--- wait is cancelled, on_outcome(ok, message, code) is called once with the outcome, and returns the
--- results of `step`. As long as the core lock is not decided, each `step` calls on_outcome(nil).
+-- Creates a pending lock for the core's lock `core_lock`. The first `step` after the core lock is
+-- decided calls on_outcome(ok, message, code) with the outcome, and returns its results; each
+-- earlier `step` calls on_outcome(nil). `cancel` calls on_outcome(false, message, code).
 function Pending.new(wakeups, core_lock, on_outcome)
   local self = setmetatable({ _wakeups = wakeups }, Pending)
   begin_wait(self, core_lock, on_outcome)

@@ -139,8 +139,8 @@ end
 
 -- Returns true if the multi-lock of `entry` is first in the queue of `full_name`, false if it is
 -- not. `kvs` is the list of the oldest keys below `full_name`, at most KEYS_MAX. Returns nil if the
--- answer is unknown: the list does not show the multi-lock's key, which may have been deleted, or
--- never put; or a read failed.
+-- answer is unknown: a read failed, or the list does not show the multi-lock's key, because the key
+-- is younger than KEYS_MAX others, was deleted, or was never put.
 local function is_first(snapshot, kvs, full_name, entry)
   local candidates = {}
   for _, kv in ipairs(kvs) do
@@ -189,7 +189,7 @@ end
 -- Corrects two fields of `entry`, the entry of a multi-lock that is first in the queue of
 -- `full_name`. A multi-lock holds only if it is first in the queues of all its names.
 --   entry.held        set to true if the multi-lock holds, to false if it waits, to nil if that is
---                     unknown, because the list of its names or their queues cannot be read
+--                     unknown: its list of names was not found, or is_first_everywhere returns nil
 --   entry.full_names  set to the list of its names if the multi-lock holds. Otherwise only the
 --                     entry in the queue of the first name has this list
 local function correct_multi_lock(snapshot, full_name, entry)
@@ -230,8 +230,8 @@ local function read_entries(snapshot, full_name, kvs)
   return entries
 end
 
--- Adds `number` to counts[name] of each full name below which `key` is: each part of the key that
--- is in front of a slash, and has at least `size` bytes.
+-- Adds `number` to counts[name] of each full name below which `key` is: each beginning of the key
+-- that ends in front of a slash, and has at least `size` bytes.
 local function count_key(counts, key, size, number)
   local slash = key:find("/", math.max(size, 1) + 1, true)
   while slash do
@@ -473,7 +473,8 @@ end
 -- Returns the list of the queues whose full names begin with `prefix`; a table full name -> number
 -- of the keys below it that are no entries, also for names without an entry; and the full name
 -- after which the next page begins, nil if there is none. `page` has the fields `limit` and
--- `after`, a full name; both may be missing. If a read failed, returns nil, message, code.
+-- `after`, a full name; both may be missing. With them the numbers lack the keys before the page,
+-- and include entries that were not read. If a read failed, returns nil, message, code.
 local function read_queues(self, snapshot, prefix, page)
   local from, to = snapshots.range_of(prefix)
   local after = page.after

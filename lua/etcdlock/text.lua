@@ -105,7 +105,7 @@ function M.quote(text)
   return '"' .. M.escape((text:gsub('["\\]', "\\%0"))) .. '"'
 end
 
--- KEY_MAX: the largest number of bytes of a key that is shown. KEYS_MAX: that of several keys.
+-- Largest numbers of bytes that are shown. KEY_MAX: of a key. KEYS_MAX: of the text of several.
 local KEY_MAX, KEYS_MAX = 80, 120
 
 --- Returns the keys of the list `keys`, each escaped, in quotes and with a blank in front, for a
