@@ -29,8 +29,8 @@ function Socket:dirty()
 end
 
 --- Returns true if the waiter is woken; nil, "timeout" otherwise, so that copas waits. The second
--- call returns true in any case: copas makes it only if the descriptor was readable, and the wait
--- checks by itself whether its event has occurred.
+-- call returns true in any case, because the wait checks by itself whether its event has occurred:
+-- copas makes it if the descriptor was readable, and some versions after 120 s, too.
 function Socket:receive()
   local is_read = self.is_woken or self.was_called
   self.was_called = true
