@@ -66,7 +66,7 @@ local INTEGER_MAX = 2 ^ 53
 local HOST_MAX = 255
 
 local function to_integer(value)
-  -- math.floor, because in some Lua versions dkjson returns the float 5.0 for the integer 5.
+  -- math.floor, because from Lua 5.3 on dkjson returns a float for a text such as 5.0.
   return type(value) == "number" and math.abs(value) <= INTEGER_MAX and math.floor(value) or nil
 end
 

@@ -103,7 +103,7 @@ end
 
 -- Returns `value` as an integer; nil if it is not a whole number from 0 to `max`.
 local function to_whole(value, max)
-  -- math.floor, because in some Lua versions dkjson returns the float 5.0 for the integer 5.
+  -- math.floor, because from Lua 5.3 on dkjson returns a float for a text such as 5.0.
   return is_number(value, max) and value % 1 == 0 and math.floor(value) or nil
 end
 

@@ -124,7 +124,7 @@ end
 
 -- ---- numbers ----
 -- After a call of os.setlocale, PUC Lua may write 2.5 as "2,5", which neither JSON nor Prometheus'
--- text format allows. PUC Lua 5.1 may then also fail to read "2.5". LuaJIT ignores the locale.
+-- text format allows. PUC Lua before 5.3 may then fail to read "2.5". LuaJIT ignores the locale.
 
 -- Returns the decimal point that Lua writes at present, a string. In some locales the string has
 -- several bytes.
