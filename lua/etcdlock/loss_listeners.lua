@@ -1,9 +1,9 @@
 --- The listeners of one client: the functions that the program has registered by `lock:on_lost`. A
 -- listener never runs by itself: a later call of the same client runs it.
 --
--- If coroutines of the client wait in an event loop when a lock is lost, they are woken to run the
--- listeners. In this file, a *waiter* is the object of such a coroutine: Waiter in wait/loop.lua,
--- with the method `wake`.
+-- If coroutines of the client wait in an event loop (not for a release) when a lock is lost, they
+-- are woken to run the listeners. In this file, a *waiter* is the object of such a coroutine:
+-- Waiter in wait/loop.lua, with the method `wake`.
 local runtime = require "etcdlock.wait.runtime"
 
 local LossListeners = {}
