@@ -36,7 +36,6 @@ local BY = {
   close = " with its client",
 }
 
--- Returns the beginning of the text of an event about a lock.
 local function subject_of(event)
   return names.describe(event.mode, event.name)
 end
