@@ -87,7 +87,7 @@ local TOLD = {
     { "is known, at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
   },
   ["doc/nginx.md"] = {
-    { "for one request to etcd: at most ([%d.]+) s", lua("acquire.lua", "SHORT_TRY_TIMEOUT") },
+    { "until etcd answers: at most ([%d.]+) s", lua("acquire.lua", "SHORT_TRY_TIMEOUT") },
     { "or ([%d.]+) s if the client has no lease", lua("acquire.lua", "FIRST_SHORT_TRY_TIMEOUT") },
   },
   ["doc/embedding.md"] = {
