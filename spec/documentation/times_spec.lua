@@ -46,7 +46,7 @@ local TOLD = {
     { "of 4 s: up to every `ttl` / (%d+)%.", core.EL_RENEW_OFTEN_DIVISOR },
     { "On a slow network it renews every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
     { "asks the next member after ([%d.]+) s,", core.EL_FIRST_ANSWER_MS / 1000 },
-    { "with one endpoint, it waits for (%d+) s:", SILENT / 1000 },
+    { "with one endpoint, it waits for (%d+) s%.", SILENT / 1000 },
     { "later by up to `ttl` / 3, at most (%d+) s", SILENT / 1000 },
     { "From `ttl` / (%d+) on, keepalives", 4 * core.EL_SLOW_DIVISOR }, -- 4 SRTT reach TTL/4
     { "lock later, by up to ([%d.]+) s, if the lock is released", core.EL_PAUSE_LAST_MS / 1000 },
