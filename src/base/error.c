@@ -152,8 +152,8 @@ static const struct {
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE,
      "the endpoint is not an etcd v3 client port"},
-    /* A proxy may limit what a client sends in a call. If it has begun to answer, it can only end
-     * the call, and it may do so for another reason, too. */
+    /* A proxy may limit what a client sends in a call. A proxy that has begun to answer can only
+     * end the call, and may do so for another reason, too. */
     {GRPC_UNKNOWN, "status: 413", EL_INVALID, DEFINITE | OVER_LIMIT,
      "raise the proxy's limit of a request body (nginx: client_max_body_size)"},
     {GRPC_INTERNAL, "RST_STREAM", EL_UNAVAILABLE, RETRIABLE | OVER_LIMIT, NULL},

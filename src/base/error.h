@@ -56,7 +56,7 @@ typedef struct el_error {
   /* the request can be sent again at once: another member or another leader may answer it */
   bool has_other_member;
   bool is_from_etcd; /* the text is an answer of etcd's server */
-  /* the connection failed, and the cause is not known yet */
+  /* the connection may have failed; a diagnosis may find the cause */
   bool is_unexplained;
   /* the request was not sent, because there was no connection */
   bool is_unsent;
@@ -75,8 +75,8 @@ typedef struct el_outcome {
  * (EL_OK: success). @thread any */
 el_outcome el_outcome_of(const el_error *err, int64_t sent_ms);
 
-/* el_outcome_is_final returns whether etcd rejected the request and would
- * reject it again. @thread any */
+/* el_outcome_is_final returns whether the request was certainly not applied and would fail again.
+ * @thread any */
 bool el_outcome_is_final(const el_outcome *outcome);
 
 /* el_code_str returns |code| as Lua programs see it: "timeout", "lost", ... The

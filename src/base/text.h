@@ -17,8 +17,8 @@ void el_escape(char *to, size_t size, const char *text);
 /* ---- width ---- */
 
 /* el_text_columns returns the number of columns that |len| bytes of UTF-8 text take at a terminal,
- * whatever the program's locale. If the C library has no UTF-8 locale, each character counts as one
- * column. @thread any */
+ * whatever the program's locale. If the C library lacks the locale C.UTF-8, the program's locale
+ * decides; in the locale "C" each character counts as one column. @thread any */
 size_t el_text_columns(const char *text, size_t len);
 
 /* ---- the C locale ----

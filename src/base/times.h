@@ -35,7 +35,7 @@ enum {
    * is only slow. A member that answers none is left after one time for an answer. Row: 3
    * members, disk 700 ms, busy. */
   EL_ATTEMPT_ANSWERS = 5,
-  /* The time for an attempt to connect, which takes two round trips, and four with TLS, whose
+  /* The time for an attempt to connect, which takes two round trips, up to four with TLS, whose
    * handshake also needs the processors of both sides. If a packet of an attempt is lost, the
    * kernel repeats it after 1 s, and again after 2 s more. A new attempt sends a packet at once, so
    * EL_ALONE_FACTOR does not apply. Rows: rtt 700 and more. */
@@ -75,8 +75,8 @@ enum {
   /* The pause before a request is sent again at once, for example to another member. Without it,
    * two members that refuse at once would be asked thousands of times a second. */
   EL_AT_ONCE_MS = 10,
-  /* The pause after a refusal whose cause an operator has to remove, for example a missing
-   * permission. It costs etcd one request a second. */
+  /* The longest pause after a refusal whose cause an operator has to remove, for example a missing
+   * permission; the shortest is 3/4 of it. So etcd gets about one request a second. */
   EL_REFUSED_MS = 1000,
   /* How long a call without a limit of its own may take: longer than an election (EL_ELECTION_MS).
    */
@@ -197,11 +197,11 @@ enum {
   /* between two background requests, for example deletes of keys whose wait was given up: an etcd
    * that has just come back must not be loaded */
   EL_BACKGROUND_EVERY_MS = 10,
-  /* The longest wait of a batch for the answer to the one before. A member that hangs must not
+  /* The longest wait of a batch for the answer to an earlier one. A member that hangs must not
    * delay requests that another could answer. */
   EL_BATCH_WAIT_MS = 100,
-  /* The largest difference between the remaining times of the requests of a batch. The batch has
-   * the shortest of them, so a larger difference would end the others too early. */
+  /* The largest difference between the remaining time of a batch's first request and that of each
+   * other one. The batch has the shortest time: a larger difference would end some too early. */
   EL_BATCH_SPREAD_MS = 500,
   /* For how long no batch is sent after the answer to a batch was too large, or etcd had no space:
    * the quota check of etcd does not see the puts of nested transactions (quota.go, costTxnReq). */
@@ -234,7 +234,8 @@ enum {
   EL_RELEASED_MS = 2,
   /* between two tries to free a gRPC channel: gRPC does not tell when an attempt to connect ends */
   EL_FREE_EVERY_MS = 20,
-  /* how much later than its deadline a call may end by itself (net/call.c): its error says more */
+  /* How long after its deadline a transaction waits for the end of its call, which net/call.c ends
+   * at about that deadline, with an error that says more. */
   EL_GRACE_MS = 100,
   /* Between two looks whether it is known why etcd cannot be reached. A diagnosis takes at most
    * EL_DIAGNOSIS_MS. */
