@@ -60,11 +60,11 @@ struct el_auth {
   attempt *attempt;
   size_t
       n_in_flight; /* Authenticates, also those that are not awaited any more */
-  int n_in_vain; /* Authenticates in a row without a token that etcd has accepted */
+  int n_in_vain; /* Authenticates in a row without an answer, or whose token was never accepted */
   int64_t retry_ms; /* the next Authenticate leaves no earlier (el_now_ms) */
   el_error failure; /* why the last one failed; code EL_OK: it did not */
   el_error refusal; /* the last final refusal of Authenticate */
-  int n_refusals;   /* the number of refusals in a row */
+  int n_refusals;   /* refusals in a row, at most EL_LOGIN_REFUSED_DOUBLINGS */
   /* by el_now_ms; waits fail with |refusal| until then */
   int64_t refusal_until_ms;
   el_timers *timers;
@@ -365,8 +365,8 @@ static void on_timer(el_timer *timer) {
 
 /* After a failover:
  * - The token is kept: each member knows the tokens of all members, until they expire there.
- * - An Authenticate in flight is awaited only for a pause more, because the member that was left
- *   may never answer.
+ * - An Authenticate in flight is given up after a pause (give_up_left), because the member that was
+ *   left may never answer.
  * - A refusal is forgotten, because it was that of one member, unless the password is wrong. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
@@ -592,8 +592,8 @@ static void on_call_due(el_timer *timer) {
   fail_late(call);
 }
 
-/* Sends |call|, or makes it wait for a token. After el_auth_stop, |call| fails, because a token
- * that comes while the client closes must not start a request. */
+/* Sends |call|, makes it wait for a token, or fails it if its time has passed in a wait, or after
+ * el_auth_stop: a token that comes while the client closes must not start a request. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
   int64_t now_ms = el_now_ms();

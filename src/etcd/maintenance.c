@@ -89,9 +89,9 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   free(call);
 }
 
-/* Before etcd 3.5.30, Status needs no rights (v3rpc/maintenance.go), so it is sent at once, without
- * waiting for a token. A token comes from the member in use, which may not answer. If |member|
- * requires a token, Status is sent again with one. */
+/* Sends Status at once: old versions of etcd require no token for it (v3rpc/maintenance.go), and
+ * the member in use, which gives tokens, may not answer. If |member| requires a token, Status is
+ * sent again with one. */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);

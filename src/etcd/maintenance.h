@@ -25,7 +25,7 @@ typedef void (*el_maintenance_done)(void *arg, const el_member_status *status);
 
 /* el_maintenance_status sends Status to |member| (from 0) of the channel of |auth|. |done| is
  * called exactly once, later. If the connection fails while a diagnosis of the member is under way,
- * |done| is called when the diagnosis has ended, with the cause that it has found. @thread io */
+ * |done| is called when the diagnosis has ended, with the cause if it has found one. @thread io */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg);
 

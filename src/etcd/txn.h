@@ -1,6 +1,6 @@
 /* txn: etcd's transactions as plain C data.
  *
- * Each access to etcd's key space is a Txn. A transaction that only reads is a linearizable read,
+ * Each read or write of a key is a Txn. A transaction that only reads is a linearizable read,
  * or a serializable one if all its ranges are serializable. So there is only one request to encode
  * and one response to decode. How it is sent is in kv.h, on which code that builds a transaction
  * does not depend.

@@ -43,8 +43,8 @@ struct el_watches {
   /* the ID of the last create that on_reopen has sent on this stream; 0: it has sent none */
   int64_t reopened_id;
   el_timer reopen; /* opens the stream again */
-  int n_reopens;   /* how often |reopen| was set since a watch was created */
-  uint64_t salt;   /* a random number, for the jitter of the delay */
+  int n_reopens; /* calls of schedule_reopen since on_created or on_failover has set 0 */
+  uint64_t salt;       /* a random number, for the jitter of the delay */
   el_token_wait token; /* waits until the stream may be opened */
   el_failover_listener listener;
 };

@@ -2,7 +2,7 @@
  *
  * Each watch starts at revision 0, which means now. etcd puts a watch that starts at an earlier
  * revision on a list that it serves only every 100 ms (mvcc/watchable_store.go). That is why other
- * clients may need 100 ms to see that a lock was released. A watch that starts now only reports
+ * libraries may need 100 ms to see that a lock was released. A watch that starts now only reports
  * what happens after etcd's `created` message. So if this message has a later revision than the
  * owner's last read, the owner reads again. If the stream breaks, it is opened again, and each
  * watch is created anew.
