@@ -85,8 +85,9 @@ static el_nret l_close_descriptor(lua_State *L) {
 
 /* ---- keys ---- */
 
-/* parse_key(name, key, lease) returns lease, mode and permits of |key| if it is an entry in the
- * queue of |name|; otherwise nil. |lease| is the lease that the key is attached to (nil: none). */
+/* parse_key(name, key, lease) returns the lease (or the time, see key.h), mode and permits in |key|
+ * if |key| is an entry in the queue of |name|; otherwise nil. |lease| is the lease that |key| is
+ * attached to (nil: none). */
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);

@@ -186,7 +186,7 @@ el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
 }
 
 /* txn:read_failure() returns why a read has failed: "too large" if its answer was, "compacted" if
- * its revision was; nil: for another reason, or not. */
+ * its revision was. nil: it has another reason, or has not failed. */
 static el_nret l_txn_read_failure(lua_State *L) {
   const el_txn_answer *answer = el_guarded_wait(check_txn(L), 0);
   if (answer != NULL && answer->err.is_too_large) {

@@ -19,8 +19,8 @@ static el_nret l_client_watch(lua_State *L) {
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
-/* watcher:changes() returns the number of changes so far, and the store's revision at the last
- * change (0: unknown). Returns nil, message, code if the watcher has ended. */
+/* watcher:changes() returns the number of counted changes, and the store's revision of the last
+ * one: see el_watcher_changes. Returns nil, message, code if the watcher has ended. */
 static el_nret l_watcher_changes(lua_State *L) {
   el_error err;
   int64_t rev;
