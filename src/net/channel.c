@@ -43,14 +43,15 @@ typedef struct member_state {
   grpc_channel *grpc;          /* NULL: the next call creates it */
   socket_mutator *mutator;     /* the socket mutator of |grpc| */
   int dns_ms, connect_ms;      /* the time limits of its attempts to connect */
-  int64_t connecting_since_ms; /* when |grpc| was created; 0: it is ready */
+  int64_t connecting_since_ms; /* when |grpc| was created; 0: connected */
   el_timer recreate;           /* checks |grpc| after a failed call */
   int64_t failed_until_ms;     /* by el_now_ms; unhealthy until then */
   int64_t heard_ms;            /* the last sign of life (el_now_ms); 0: none */
   /* when it was last tried in vain (el_now_ms): it was silent or late, or could not be connected
    * to; 0: never */
   int64_t vain_ms;
-  bool is_renewing_late;   /* its last keepalive was late */
+  /* its last keepalive to the present leader was late */
+  bool is_renewing_late;
   el_diagnosis *diagnosis; /* under way; NULL: none */
   /* |diagnosis| began before the certificates were replaced */
   bool is_diagnosis_stale;
@@ -87,10 +88,9 @@ struct el_channel {
  * returns false, the attempt to connect fails. Before this file destroys a channel, it uses the
  * mutator to make all new attempts of the channel fail.
  *
- * gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with the type below. The first
- * three functions are those of gRPC 1.0. A later version has added the fourth function, which
- * replaces the first one unless it is NULL. The type is the same in gRPC 1.51 and 1.83, with which
- * the specs run. */
+ * gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with the type below. The fourth
+ * function is newer than the others, and replaces the first one unless it is NULL. The type is the
+ * same in gRPC 1.51 and 1.83, with which the specs run. */
 typedef struct mutator_vtable {
   bool (*mutate_fd)(int fd, socket_mutator *mutator);
   int (*compare)(socket_mutator *a, socket_mutator *b);
@@ -837,14 +837,14 @@ static void start_anew(el_channel *ch) {
   }
 }
 
-/* Replaces |err| by the cause that a diagnosis has found. Starts another diagnosis from time to
- * time, because the cause may change. */
+/* Replaces |err| by the cause, if a diagnosis has found one. Starts a diagnosis from time to time,
+ * because the cause may change. */
 static void explain(el_channel *ch, member_state *at, el_error *err) {
   if (!err->is_unexplained) return; /* the cause is known */
   if (has_cause(at)) {
     /* The diagnosis tells why the client cannot connect. It does not tell whether etcd has applied
      * a request that was sent before its connection broke. So the error is definite only for a
-     * request that was not sent, and only if a retry is useless (el_error_from_status). */
+     * request that was not sent, and only if a retry is useless. */
     bool is_unsent = err->is_unsent;
     *err = at->cause;
     err->is_unsent = is_unsent;

@@ -20,8 +20,8 @@
 /* el_channel holds the connections of one client. */
 typedef struct el_channel el_channel;
 
-/* el_failover_listener is called after each failover, also one to another connection to the same
- * member; embedded in its owner. |cause| tells why the channel left the previous one. */
+/* el_failover_listener is called after each failover, even if the same member remains in use;
+ * embedded in its owner. |cause| tells why the channel left the member in use. */
 typedef struct el_failover_listener el_failover_listener;
 struct el_failover_listener {
   void (*on_failover)(el_failover_listener *listener, const el_error *cause);

@@ -9,8 +9,7 @@
 
 #include "base/text.h"
 
-/* Newer versions of gRPC log through Abseil and have no gpr_set_log_function. GPR_ASSERT was
- * removed in the same version. */
+/* Newer versions of gRPC log through Abseil. They lack gpr_set_log_function and GPR_ASSERT. */
 #ifdef GPR_ASSERT
 
 /* Writes only a failed assertion, because that ends the process. Other lines are dropped: they name

@@ -60,9 +60,9 @@ struct el_health {
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
   int64_t left_until_ms; /* until when calls to the previous member may take */
   el_patience patience;
-  /* How many keepalives were late, while other calls were answered, since one was answered in the
-   * time of other calls. For each, the time for a keepalive doubles: etcd may be slow with
-   * keepalives only. */
+  /* How many keepalives were late, while other calls were answered; at most EL_ANSWER_DOUBLINGS. 0
+   * after one was answered in the time of other calls, and after a new leader. For each, the time
+   * for a keepalive doubles: etcd may be slow with keepalives only. */
   int n_late;
   bool is_alone; /* there is no other member */
   TAILQ_HEAD(el_health_calls, el_health_call)
@@ -109,7 +109,7 @@ void el_health_restart(el_health *health);
 void el_health_connected(el_health *health, int64_t took_ms);
 
 /* el_health_call_ended removes |call|, and does no harm if |call| was cancelled or never added.
- * |is_answered| tells that etcd has answered |call|. @thread io */
+ * |is_answered| tells that the member in use has answered |call|. @thread io */
 void el_health_call_ended(el_health *health, el_health_call *call,
                           bool is_answered);
 

@@ -41,7 +41,7 @@ struct el_stream {
   bool is_closed;
   int n_pending; /* batches that have not completed */
   batch opened, answered, sent, received, ended;
-  bool is_opened; /* the batch |opened| has completed */
+  bool is_opened; /* the batch |opened| has succeeded */
   bool was_ready; /* the connection was there before the stream */
   /* why gRPC core refused a batch, the first one; GRPC_CALL_OK: none was refused */
   grpc_call_error refusal;
