@@ -35,9 +35,9 @@
 /* el_wake_server is one server with its thread; a mutex of its own guards it. */
 typedef struct el_wake_server el_wake_server;
 
-/* el_wake_on_disconnect is called when the connection of a wait has ended, once for each |arg| that
- * is bound to the wait. It runs without server->mu on the server's thread, or in
- * el_wake_server_receive or el_wake_server_disconnect. */
+/* el_wake_on_disconnect is called once for each |arg| that is bound to a wait whose connection has
+ * ended or has received another id; for all waits, in el_wake_server_disconnect. It runs without
+ * server->mu on the server's thread, or in el_wake_server_receive or el_wake_server_disconnect. */
 typedef void (*el_wake_on_disconnect)(void *arg);
 
 /* el_wake_server_start opens the socket below |dir| (NULL: see wake_socket.h) and starts
@@ -69,7 +69,7 @@ el_wake *el_wake_server_wake(el_wake_server *server);
 const el_wake_socket *el_wake_server_socket(const el_wake_server *server);
 
 /* el_wake_server_begin_wait begins wait |id|, an unused number. The wait ends with
- * el_wake_server_end_wait, _unbind or _merge, or with its connection.
+ * el_wake_server_end_wait, _unbind or _merge, or when its connection ends or receives another id.
  * @thread lua @locks server->mu */
 void el_wake_server_begin_wait(el_wake_server *server, uint64_t id);
 
