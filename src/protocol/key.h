@@ -1,7 +1,7 @@
 /* key: the keys of a lock in etcd: their layout, their modes, and how a key is parsed.
  *
  * The layout is shared with Go's concurrency.Mutex, `etcdctl lock` and the v3lock service: key =
- * name "/" lease ID in lower-case hex, not padded (client/v3/concurrency/key.go). Other modes add
+ * name "/" lease ID in lower-case hex, not padded (client/v3/concurrency/mutex.go). Other modes add
  * the forms below. Keys below "name/" with another form are user data. So a lock "a/b" does not
  * block a lock "a".
  *
@@ -16,7 +16,7 @@
  *
  * If one client has several keys in a queue, or user data has the name of its key, "-<slot>" after
  * <hex>, in any mode, makes the names differ. Go's RWMutex recipe uses the layout of read and write
- * locks, but with a time in nanoseconds in place of the lease ID (contrib/recipes/key.go).
+ * locks, but with a time in nanoseconds in place of the lease ID (recipes/key.go).
  *
  * All permits of one name form one queue, whatever their n; keys of other modes do not count in it.
  * A permit's key contains n for two reasons: n decides whether the key holds a permit
@@ -75,7 +75,7 @@ typedef struct el_queue_key {
   /* lease ID that the key contains; with |is_timed|: the time; in a marker: create_revision of the
    * key to which the marker belongs */
   int64_t lease;
-  /* tells several keys of one lease apart; 0: the first or only one */
+  /* tells several keys of one lease apart; 0: the key has none */
   uint32_t slot;
   uint16_t permits; /* EL_MODE_PERMIT: number of permits; else 0 */
   /* the predecessor of a multi-lock: index of the lock name in which it is; else 0 */

@@ -112,7 +112,7 @@ static void list_up_to(el_op *ops, size_t n, int64_t most) {
   }
 }
 
-/* As in Go's concurrency/mutex.go, one transaction puts our key if the key does not exist, and
+/* One transaction puts our key if the key does not exist, as in Go's concurrency/mutex.go, and
  * reads the older keys. If our key exists, the else branch only reads it, so a repeat is harmless.
  * Unless |walk| has a limit, each read returns the two youngest keys of its range: our key and its
  * predecessor. For a reader, whose key is in no range, each but that of markers returns one key;
