@@ -31,7 +31,7 @@ typedef struct examined_server {
   int64_t deadline_ms; /* on the clock of el_now_ms */
   int stop_fd;         /* if it is readable, the diagnosis ends */
   SSL_CTX *ctx;
-  /* why the last attempt to connect failed; NULL: it succeeded, or the time has ended */
+  /* why the last attempt to connect failed; NULL: it succeeded, or try_address returned ETIME */
   const char *refusal;
   const char *reason; /* why the host name cannot be resolved; or NULL */
 } examined_server;
@@ -52,7 +52,7 @@ static bool wait_for(const el_diagnosis_connection *conn, short events,
   }
 }
 
-/* Connects to |at|. Returns 0, the errno of the failure, or ETIME at |deadline_ms|. */
+/* Connects to |at|. Returns 0, the errno of the failure, or ETIME if wait_for returns false. */
 static int connect_to_address(const el_diagnosis_connection *conn,
                               const struct addrinfo *at, int64_t deadline_ms) {
   int failure = 0;
@@ -108,8 +108,8 @@ static int try_path(el_diagnosis_connection *conn,
   return try_address(conn, &at, server->deadline_ms);
 }
 
-/* Returns the result of try_address for the last address of server->host that was tried. Sets
- * server->refusal if server->host has no address. */
+/* Returns the result of try_address for the last address of server->host that was tried. If
+ * server->host has no address, sets server->refusal and returns 0. */
 static int try_host(el_diagnosis_connection *conn, examined_server *server) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};

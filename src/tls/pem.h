@@ -56,12 +56,12 @@ void el_pem_wipe(el_pem_text *text);
 /* ---- parsing ---- */
 
 /* el_pem_certificates returns all certificates in |pem|, at least one, in their order. The caller
- * frees them. Returns NULL and fills |err| ("invalid") if |pem| contains a damaged certificate or
- * none. @thread any */
+ * frees them. Returns NULL and fills |err| if |pem| contains a damaged certificate or none
+ * ("invalid"), or there is no memory. @thread any */
 STACK_OF(X509) * el_pem_certificates(const el_pem *pem, el_error *err);
 
 /* el_pem_key returns the private key in |pem|, which the caller frees. Returns NULL and fills |err|
- * ("invalid") if |pem| contains no private key, or a damaged or encrypted one. @thread any */
+ * if the key is missing, damaged or encrypted ("invalid"), or there is no memory. @thread any */
 EVP_PKEY *el_pem_key(const el_pem *pem, el_error *err);
 
 /* ---- certificates in messages ----

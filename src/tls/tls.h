@@ -73,13 +73,13 @@ bool el_tls_client_name(const el_tls *tls, char *to, int size);
  * until |stop_fd| is readable. The DNS resolver may block longer, and the time to prepare the
  * client's certificates does not count. Returns true and fills |err| if it finds a cause. The first
  * one is retriable, the others are not:
- * - EL_UNAVAILABLE: the host name cannot be resolved, the Unix socket does not exist, or
- *   connections are refused;
+ * - EL_UNAVAILABLE: the host name cannot be resolved, the Unix socket does not exist, or connect()
+ *   fails, for example because connections are refused;
  * - EL_UNAVAILABLE: the server's certificate (unknown CA, outside its validity period, another
  *   name, not for servers);
  * - EL_UNAUTHENTICATED: a client certificate is required, and missing or rejected;
- * - EL_PROTOCOL: TLS to a port without TLS or the reverse, TLS before 1.2, no HTTP/2.
- * Returns false if the server does not answer, or if there is no problem. @thread any
+ * - EL_PROTOCOL: TLS to a port without TLS or the reverse, no HTTP/2, another failed handshake.
+ * Returns false if it finds none, for example if the server does not answer. @thread any
  * @locks tls->mu */
 bool el_tls_diagnose(el_tls *tls, const char *address, bool is_unix,
                      int timeout_ms, int stop_fd, el_error *err);

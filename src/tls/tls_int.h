@@ -85,7 +85,7 @@ typedef struct el_diagnosis_handshake {
 
 /* el_diagnosis_run_handshake performs a TLS handshake over |conn| with |ctx|.
  * |name|, a host name or an address, must be in the server's certificate. Fills
- * |hs|. Returns false if there is no memory. @thread any */
+ * |hs|. Returns false if OpenSSL cannot prepare it. @thread any */
 bool el_diagnosis_run_handshake(el_diagnosis_handshake *hs, SSL_CTX *ctx,
                                 const char *name,
                                 el_diagnosis_connection *conn);
