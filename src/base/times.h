@@ -78,8 +78,7 @@ enum {
   /* The longest pause after a refusal whose cause an operator has to remove, for example a missing
    * permission; the shortest is 3/4 of it. So etcd gets about one request a second. */
   EL_REFUSED_MS = 1000,
-  /* How long a call without a limit of its own may take: longer than an election (EL_ELECTION_MS).
-   */
+  /* How long a call without its own limit may take: longer than an election (EL_ELECTION_MS). */
   EL_CALL_MS = 5000,
   /* How long the circuit breaker stays open after a request has found etcd unreachable. Then
    * another request may find out whether etcd answers again. */
