@@ -1,16 +1,18 @@
--- Tests answers that announce a length of 4 GB and do not end.
+-- Tests answers that announce a length of 4 GB and do not end, and watches that end without a
+-- status.
 -- Needs: one plain member.
 
 -- Regression 301. gRPC checks the length of an answer only when the answer is whole, and stores
 -- what has come until then: the memory of the process grew to 1.6 GB.
 
 -- A proxy in front of the etcd |host|:|port|. It never ends its answer to a call of |method| ("Txn"
--- or "Watch"); if |times| is "once", to the first one only. It prints "refused" when the client has
--- cancelled such a call.
+-- or "Watch"); if |how| is "once", to the first one only. If |how| is "closed", it ends the first
+-- answer, an empty one, without a status. It prints "refused" when the client has cancelled such a
+-- call.
 local PROXY = [[
-  local uv, host, port, method, times = require "luv", ...
+  local uv, host, port, method, how = require "luv", ...
   local DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
-  local END_HEADERS, ACK = 4, 1
+  local END_STREAM, END_HEADERS, ACK = 1, 4, 1
   local ZEROS = ("\0"):rep(16384)
   local has_begun = false
 
@@ -62,7 +64,7 @@ local PROXY = [[
   local FIELD_1 = 10
   local function is_wanted(payload)
     return payload:byte(6) == FIELD_1 and (payload:byte(8) == FIELD_1) == (method == "Watch")
-      and not (has_begun and times == "once")
+      and not (has_begun and how ~= "always")
   end
 
   local function serve(near, up)
@@ -88,6 +90,7 @@ local PROXY = [[
       local head = "\0\255\255\255\255" -- a message of 4 GB that is not compressed
       has_begun, endless = true, stream
       near:write(frame(HEADERS, END_HEADERS, stream, "\136\0\12content-type\16application/grpc"))
+      if how == "closed" then return near:write(frame(DATA, END_STREAM, stream, "")) end
       use(stream, #head)
       near:write(frame(DATA, 0, stream, head))
       flood()
@@ -101,7 +104,9 @@ local PROXY = [[
       elseif kind == SETTINGS then
         for i = 1, #payload, 6 do
           if to_number(payload:sub(i, i + 1)) == 4 then
+            local before = initial
             initial = to_number(payload:sub(i + 2, i + 5))
+            for other, size in pairs(rooms) do rooms[other] = size + initial - before end
           end
         end
       elseif kind == PING and flags ~= ACK then
@@ -151,9 +156,9 @@ client_options { ttl = 60 }
 -- Starts a proxy (see PROXY). Returns its endpoint, and a function that waits until condition() is
 -- true (default: the client has refused an answer), and fails if the memory of this process grows
 -- meanwhile.
-local function start_proxy(method, times)
+local function start_proxy(method, how)
   local host, port = suite.endpoint():match "//(.*):(%d+)$"
-  local proxy = proc.lua(PROXY, host, port, method, times)
+  local proxy = proc.lua(PROXY, host, port, method, how)
   local endpoint = "http://127.0.0.1:" .. proxy:expect "^port (%d+)"
   local before, grown = uv.resident_set_memory(), 0
   return endpoint, function(condition)
@@ -200,6 +205,18 @@ it("a waiter whose watch gets an answer without an end gets its lock", function(
   assert.is_true(clients.granted(waiter):unlock())
 end)
 
+-- Regression 330. gRPC reports no end of a stream whose messages end without a status, as a proxy
+-- may end them. The client never watched again, and so noticed changes only by its periodic reads.
+it("a waiter whose watch ends without a status gets its lock", function()
+  local endpoint, await = start_proxy("Watch", "closed")
+  local lock = assert(other:lock "a")
+  local waiter = assert(connect({ endpoints = endpoint, ttl = 300 }):lock_async "a")
+  await()
+  clients.assert_wait(waiter)
+  assert.is_true(lock:unlock())
+  assert.is_true(clients.granted(waiter):unlock())
+end)
+
 it("a client leaves a member whose watches have no end", function()
   local endpoint, await = start_proxy("Watch", "always")
   local lock = assert(other:lock "a")
@@ -214,7 +231,7 @@ end)
 it("a client of one member whose answers have no end reports it, and closes at once", function()
   local endpoint, await = start_proxy("Txn", "always")
   local client, told = connect_told { endpoints = endpoint }
-  assert(client:lock_async "a")
+  clients.keep(assert(client:lock_async "a"))
   local member = "etcd " .. endpoint:match "//(.*)"
   await(function()
     return told("retry", member .. ": " .. CAUSE) or told("retry", member .. ": no answer")

@@ -292,7 +292,7 @@ end
 -- the put, it left that key, which blocked others until the lease ended.
 it("close after a lost hold deletes a key whose put has an unknown outcome", function()
   local client = lose_hold()
-  assert(client:lock_async "of-waiter")
+  clients.keep(assert(client:lock_async "of-waiter"))
   etcd:await_keys(prefix .. "of-waiter/", 1)
   assert_close_keeps_lost_key(client)
 end)

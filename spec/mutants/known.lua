@@ -286,9 +286,9 @@ return {
     regression = 24,
     file = "lua/resty/etcdlock.lua",
     from = [[if code == "context" then
-    -- This]],
+    -- A wait]],
     to = [[if false then
-    -- This]],
+    -- A wait]],
     spec = "spec/nginx/phase_limits_spec.lua",
   },
   {
@@ -2488,6 +2488,14 @@ end]],
     from = "elseif not ngx then",
     to = "elseif false then",
     spec = "spec/nginx/resty_spec.lua",
+  },
+  {
+    name = "a stream whose messages end without a status never ends",
+    regression = 330,
+    file = "src/net/stream.c",
+    from = "el_now_ms() + EL_GRACE_MS);",
+    to = "el_now_ms() + 3600 * 1000);",
+    spec = "spec/errors/endless_answers_spec.lua",
   },
   {
     name = "testing.lose returns before the on_lost functions have run",

@@ -234,7 +234,8 @@ enum {
   /* between two tries to free a gRPC channel: gRPC does not tell when an attempt to connect ends */
   EL_FREE_EVERY_MS = 20,
   /* How long after its deadline a transaction waits for the end of its call, which net/call.c ends
-   * at about that deadline, with an error that says more. */
+   * at about that deadline, with an error that says more. And how long a stream waits for its
+   * status after the end of its messages. */
   EL_GRACE_MS = 100,
   /* Between two looks whether it is known why etcd cannot be reached. A diagnosis takes at most
    * EL_DIAGNOSIS_MS. */

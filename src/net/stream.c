@@ -15,7 +15,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/container_of.h"
+#include "base/timer.h"
+#include "base/times.h"
 #include "net/net_int.h"
 
 /* A message that waits to be sent. */
@@ -51,6 +54,8 @@ struct el_stream {
   el_health_call health_call; /* pending: an answer is awaited */
   STAILQ_HEAD(, outgoing) queue;
   grpc_byte_buffer *incoming; /* the message received; NULL: none */
+  /* set at the end of the messages: the status is late */
+  el_timer late_status;
   el_metadata metadata;
   grpc_metadata_array initial;
   grpc_metadata_array trailing;
@@ -71,7 +76,17 @@ static void cancel_for_health(el_health_call *health_call) {
                                "the member does not answer", NULL);
 }
 
+/* Ends the call. A server, or a proxy, may end its messages without a status. gRPC core then waits
+ * for the end of this side. */
+static void cancel_without_status(el_timer *timer) {
+  el_stream *st = EL_CONTAINER_OF(timer, el_stream, late_status);
+  grpc_call_cancel_with_status(st->call, GRPC_STATUS_UNAVAILABLE,
+                               "the server ended the stream without a status",
+                               NULL);
+}
+
 static void free_stream(el_stream *st) {
+  el_timers_stop(el_loop_timers(el_channel_loop(st->ch)), &st->late_status);
   el_loop_remove_call(el_channel_loop(st->ch), &st->live);
   while (!STAILQ_EMPTY(&st->queue)) {
     outgoing *out = STAILQ_FIRST(&st->queue);
@@ -236,9 +251,12 @@ static void deliver(el_stream *st) {
 static void on_received(el_tag *tag, bool ok) {
   el_stream *st = ((batch *)tag)->st;
   (void)ok;
-  if (st->incoming != NULL) { /* NULL: only the status is still to come */
+  if (st->incoming != NULL) {
     deliver(st);
     receive_next(st);
+  } else { /* only the status is still to come */
+    el_timers_set(el_loop_timers(el_channel_loop(st->ch)), &st->late_status,
+                  el_now_ms() + EL_GRACE_MS);
   }
   batch_completed(st);
 }
@@ -251,6 +269,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   grpc_op ops[1];
   st->live.cancel = cancel;
   st->refused_command.run = on_refused;
+  st->late_status.on_due = cancel_without_status;
   st->ch = ch;
   st->member = el_channel_member(ch);
   st->was_ready = el_channel_is_connected(ch, st->member);
