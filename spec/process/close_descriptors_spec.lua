@@ -36,10 +36,14 @@ local function test(seconds, await)
   assert.is_true(lock:check())
 end
 
-for _, seconds in ipairs { 0.1, 1.25, 2.3 } do
+for _, seconds in ipairs { 0.1, 1.25, 2.7 } do
   local name = "close after %g s without an HTTP/2 greeting leaves no descriptor"
   it(name:format(seconds), function() test(seconds, function() end) end)
 end
+
+it("close leaves no descriptor if the attempt to connect ends after it", function()
+  test(2.2, function() wait.sleep(0.5) end)
+end)
 
 it("close leaves no descriptor if a silent member answers after it", function()
   test(0.2, function(threads)
