@@ -114,8 +114,9 @@ void el_wake_socket_set_cloexec(const el_wake_socket *ws, int next_fd) {
     for (fd = 0; fd < SCAN_MAX; fd++) {
       if (fcntl(fd, F_GETFD) == 0 && is_connected_to(fd, &address)) break;
     }
+    if (fd == SCAN_MAX) return;
   }
-  if (fd < SCAN_MAX) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 /* ---- close ---- */
