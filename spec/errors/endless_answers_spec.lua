@@ -146,8 +146,9 @@ local PROXY = [[
   uv.run()
 ]]
 
--- How much the memory of this process may grow, in bytes. Unfinished answers may take 128 MiB.
-local GROWTH = 200 * 2 ^ 20
+-- How much the memory of this process may grow, in bytes. Unfinished answers may take 128 MiB, and
+-- a sanitizer takes memory for each byte.
+local GROWTH = (matrix.is_sanitized and 400 or 200) * 2 ^ 20
 
 local CAUSE = "unfinished answers take more than 128 MiB"
 
