@@ -118,7 +118,7 @@ local PROXY = [[
         else
           rooms[stream] = (rooms[stream] or initial) + size
         end
-        if endless then return flood() end
+        if endless and how ~= "closed" then return flood() end
       elseif kind == RST_STREAM and stream == endless then
         endless = nil
         print "refused"

@@ -77,10 +77,12 @@ static void cancel_for_health(el_health_call *health_call) {
 }
 
 /* Ends the call. A server, or a proxy, may end its messages without a status. gRPC core then waits
- * for the end of this side. */
+ * for the end of this side. (With gRPC's retries, which channel.c turns off, gRPC core might not
+ * even tell that the messages have ended.) INTERNAL, unlike UNAVAILABLE, says nothing about the
+ * connection, so the connection is not examined. */
 static void cancel_without_status(el_timer *timer) {
   el_stream *st = EL_CONTAINER_OF(timer, el_stream, late_status);
-  grpc_call_cancel_with_status(st->call, GRPC_STATUS_UNAVAILABLE,
+  grpc_call_cancel_with_status(st->call, GRPC_STATUS_INTERNAL,
                                "the server ended the stream without a status",
                                NULL);
 }
