@@ -5,7 +5,7 @@
 -- limits as well. If a batch had a request of a multi-lock with many names, etcd refused the batch.
 -- The client then sent each member of the batch again by itself.
 
--- The keys are short, because a request of more than 4 KiB leaves alone.
+-- The keys are short and not too many, because a request of more than 4 KiB leaves alone.
 local PREFIX = "r65/"
 
 scripted_client { prefix = PREFIX, ttl = 60 }
@@ -53,7 +53,7 @@ local function assert_none_refused()
 end
 
 it("no batch is refused for the marker key write of a multi-lock", function()
-  local lock = multi("m", 60)
+  local lock = multi("m", 30)
   clients.await_watched(client, lock)
   server:delay "Txn"
   assert_fails("unavailable", lock:put(PREFIX .. "data1", "late"))
@@ -72,9 +72,9 @@ it("no batch is refused for a guarded write of a multi-lock of 8 names", functio
   assert.is_true(lock:unlock())
 end)
 
-it("no guarded write of 5 multi-locks with 60 names each is refused", function()
+it("no guarded write of 5 multi-locks with 30 names each is refused", function()
   local locks = {}
-  for i = 1, 5 do locks[i] = multi("m" .. i .. "-", 60) end
+  for i = 1, 5 do locks[i] = multi("m" .. i .. "-", 30) end
   write_beside(locks, 100)
   assert_none_refused()
   for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
