@@ -196,6 +196,15 @@ local function call_log(self, event)
   end
 end
 
+-- Writes `event` of a client without a log function to standard error or to nginx's error log. In
+-- the latter it is a warning if `is_warning` is true, otherwise an error. Outside of nginx, writes
+-- nothing if `is_for_nginx` is true.
+local function write(event, is_warning, is_for_nginx)
+  if runtime.has_error_log or not is_for_nginx then
+    runtime.log(tostring(new_event(event)), is_warning)
+  end
+end
+
 local function suppress(self, kind, count)
   local window = self._windows[kind]
   window.suppressed = window.suppressed + count
@@ -243,12 +252,11 @@ end
 -- lock of the client, on standard error or in nginx's error log. Lua's function `warn` reports
 -- later ones; before Lua 5.4, which introduced `warn`, they are not reported.
 local function report_leak_without_log(self, event)
-  local line = tostring(new_event(event))
   if not self._has_reported_leak then
     self._has_reported_leak = true
-    runtime.log(line)
+    write(event)
   elseif warn then -- luacheck: ignore warn
-    warn(line) -- luacheck: ignore warn
+    warn(tostring(new_event(event))) -- luacheck: ignore warn
   end
 end
 
@@ -306,10 +314,8 @@ local function deliver_lock_event(self, event)
     report_leak_without_log(self, event)
   elseif event.event == "lost" then
     -- An end by max_hold is no error, because the program has chosen max_hold.
-    local is_warning = event.reason == "max_hold"
-    if not is_warning or runtime.has_error_log then
-      runtime.log(tostring(new_event(event)), is_warning)
-    end
+    local is_chosen = event.reason == "max_hold"
+    write(event, is_chosen, is_chosen)
   end
 end
 
@@ -410,8 +416,8 @@ function Events:report_many_clients(count)
   local event = { event = "many_clients", count = count }
   if self._log then
     call_log(self, event)
-  elseif runtime.has_error_log then
-    runtime.log(tostring(new_event(event)), true)
+  else
+    write(event, true, true)
   end
 end
 
@@ -437,7 +443,7 @@ function Events:report_other_permits(lock, other)
   if self._log then
     call_log(self, event)
   else
-    runtime.log(tostring(new_event(event)), true)
+    write(event, true)
   end
 end
 
@@ -525,8 +531,8 @@ function Events:report_raised(lock, traceback, err)
   }
   if may_log(self, "raised") then
     call_log(self, event)
-  elseif not self._log and runtime.has_error_log and type(err) == "string" then
-    runtime.log(tostring(new_event(event)))
+  elseif not self._log and type(err) == "string" then
+    write(event, false, true)
   end
 end
 
