@@ -175,6 +175,12 @@ static const lease_record *find_lease(int64_t lease) {
   return NULL;
 }
 
+/* Tells whether |from| is a lease of the present client of |of|. |from| may be NULL. */
+static bool is_lease_of(const lease_record *from, const program *of) {
+  return from != NULL && from->program == of->process.id &&
+         from->generation == of->generation;
+}
+
 static bool is_sabotaged(int64_t create_rev) {
   return checks.sabotaged_us[create_rev] != 0;
 }
@@ -517,12 +523,26 @@ static bool is_old(const lease_record *from) {
   return false;
 }
 
+/* Tells whether |key| is the key or the marker of a hold whose lock delay is recorded. */
+static bool is_delayed(const etcd_key *key) {
+  for (int i = 0; i < checks.n_delayed; i++) {
+    const delayed_hold *it = &checks.delayed[i];
+    char marker[KEY_MAX];
+    int len = snprintf(marker, sizeof marker, "n%d/write/read/%" PRIx64,
+                       it->wish.names[0], it->token);
+    if (it->token == key->create_rev ||
+        el_bytes_are_equal(key->key, (el_bytes){marker, (size_t)len})) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Tells whether |key|, with the entry |it|, is that of the wait of |of|, or one that its client
  * deletes or grants again meanwhile. */
 static bool is_own(const user *of, const etcd_key *key, const lock_key *it) {
   const lease_record *from = find_lease(key->lease);
-  return from != NULL && from->program == of->in->process.id &&
-         from->generation == of->in->generation && !is_old(from) &&
+  return is_lease_of(from, of->in) && !is_old(from) && !is_delayed(key) &&
          it->mode == of->wish.mode;
 }
 
@@ -606,9 +626,7 @@ static bool has_rival(const user *of) {
     const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
     lock_key it = parse(key);
-    if (is_rival(of, &it) && from != NULL &&
-        (from->program != of->in->process.id ||
-         from->generation != of->in->generation)) {
+    if (is_rival(of, &it) && from != NULL && !is_lease_of(from, of->in)) {
       return true;
     }
   }
@@ -991,28 +1009,11 @@ static bool is_of_sabotaged(const etcd_key *key) {
           is_sabotaged(strtoll(at + sizeof marker - 1, NULL, 16)));
 }
 
-/* Tells whether |key| is the key or the marker of a hold whose lock delay is recorded. */
-static bool is_delayed(const etcd_key *key) {
-  for (int i = 0; i < checks.n_delayed; i++) {
-    const delayed_hold *it = &checks.delayed[i];
-    char marker[KEY_MAX];
-    int len = snprintf(marker, sizeof marker, "n%d/write/read/%" PRIx64,
-                       it->wish.names[0], it->token);
-    if (it->token == key->create_rev ||
-        el_bytes_are_equal(key->key, (el_bytes){marker, (size_t)len})) {
-      return true;
-    }
-  }
-  return false;
-}
-
 static void check_keys_left(const program *of) {
   for (size_t i = 0; i < etcd_n_keys(checks.options.cluster); i++) {
     const etcd_key *key = etcd_key_at(checks.options.cluster, i);
     const lease_record *from = find_lease(key->lease);
-    if (from != NULL && from->program == of->process.id &&
-        from->generation == of->generation && !is_delayed(key) &&
-        !is_of_sabotaged(key)) {
+    if (is_lease_of(from, of) && !is_delayed(key) && !is_of_sabotaged(key)) {
       world_violate("nothing left", "the key %.*s of p%d, after its close",
                     (int)key->key.len, key->key.data, of->process.id);
     }
@@ -1047,7 +1048,7 @@ void checks_on_closed(program *of) {
   }
   for (int i = 0; i < checks.n_leases; i++) {
     const lease_record *it = &checks.leases[i];
-    if (it->program == of->process.id && it->generation == of->generation &&
+    if (is_lease_of(it, of) &&
         etcd_has_lease(checks.options.cluster, it->lease)) {
       world_violate("nothing left", "a lease of p%d, after its close",
                     of->process.id);
