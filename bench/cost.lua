@@ -132,8 +132,8 @@ end
 local release = (read_file "/etc/os-release" or ""):match 'VERSION_ID="?([^"\n]+)' or "?"
 local HEAD = ("Debian %s %s\n"):format(release, uv.os_uname().machine)
 
--- Returns the figures of the row |id| in |text|, which is that of cost.txt, by column, as measure
--- does. Returns nil if it has none.
+-- Returns the figures of the row |id| by column, as measure does. |text| is the content of
+-- cost.txt. Returns nil if it has no such row.
 local function kept(text, id)
   local values = text:match("\n" .. id .. " ([^\n]*)")
   if not values then return nil end

@@ -243,9 +243,10 @@ static void cut_soon(falsely *of, int64_t max_us) {
   fiber_detach(fiber_start(&history.process, cut_process, of));
 }
 
-/* May cut a client off: a true renewal soon afterwards would hide that the client has counted the
- * false one. A client might count it when another member answers a read, or when the deposed leader
- * does after its return. */
+/* May cut clients off after a false renewal: a true renewal soon afterwards would hide that a
+ * client has counted the false one. |client| might count it when another member answers its read.
+ * If |client| < 0, the deposed leader is back: then each client whose lease it has falsely renewed
+ * might count that when the leader answers a read. */
 static void on_false_renewal(int client) {
   if (client >= 0) {
     falsely *of = &history.falsely[client % PROGRAMS_MAX];

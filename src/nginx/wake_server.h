@@ -101,8 +101,8 @@ void el_wake_server_request_byte(el_wake_server *server, uint64_t id);
 
 /* el_wake_server_end_wait ends wait |id|, and calls |unbound| for each bound object, under
  * server->mu. The host may then close the connection, or use it for another wait. It returns true
- * if |id| was received and no byte was or will be sent for it: then the host need not read a byte.
- * @thread lua @locks server->mu */
+ * if the host need not read a byte: |id| was received, and since then, or since the last
+ * el_wake_server_request_byte, no byte was sent or will be. @thread lua @locks server->mu */
 bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
                              void (*unbound)(void *arg));
 

@@ -292,8 +292,8 @@ end
 
 --- Sends the number of a new connection to the wake server, and then calls receive_numbers, in
 -- which the core reads it at once, if the server has accepted the connection already. Does not
--- yield, because the socket's buffer always has room for one number. Returns true; or nil and
--- nginx's error.
+-- yield, because the socket's buffer always has room for one number. Returns a true value; or nil
+-- and nginx's error.
 local function send_number(wakeups, connection, next_fd)
   connection.is_sent = true
   local ok, err = connection.socket:send(("%016x"):format(connection.number))

@@ -182,7 +182,7 @@ function Watcher:leave()
 end
 
 --- Adds a waiter to the Watcher of the event loop `key`, and returns the Watcher. The caller calls
--- the Watcher's `leave` later, or the Watcher stops only in `close`, as for pending.lua.
+-- the Watcher's `leave` later. If it does not, like pending.lua, the Watcher stops only in `close`.
 --
 -- If the loop has no Watcher yet, one is made with watch(fd, deliver). `watch` arranges that the
 -- loop calls deliver() whenever the descriptor `fd` is readable, and returns a function stop(fd)
