@@ -186,7 +186,7 @@ void el_watcher_close(el_watcher *watcher) {
     el_task_post(&watcher->task, &watcher->stop_command, NULL);
   }
   watcher->is_closed = true;
-  el_error_set(&err, EL_CLOSED, "the watcher was closed");
+  el_error_set(&err, EL_CLOSED, "the observer was closed");
   end(watcher, &err);
 }
 
