@@ -106,7 +106,7 @@ local function add_connection(parser)
       :description "send a password in plain text to other machines",
     parser:option "--prefix"
       :argname "TEXT"
-      :description "put before NAME, but not for ls and break (default: empty)")
+      :description "put before NAME; not for break, and for ls only with --runs (default: empty)")
 end
 
 -- Adds the options of the subcommands that run a command under a lock.
