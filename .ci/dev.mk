@@ -185,11 +185,13 @@ run-demo-openresty:
 
 # ---- measurements ---------------------------------------------------------------
 
-QUICK := ROWS='free names owners processes_2 command' ENTRANTS='etcdlock bare go command etcdctl' \
+QUICK := ROWS='free names owners processes_2 nginx command' \
+  ENTRANTS='etcdlock bare go nginx nginx_dict nginx_redis command etcdctl' \
   ROUNDS=3 SECONDS=0.5
 bench-quick: deps ## a minute of `make bench`, to see that it works
-	@sh bench/prepare.sh gnuplot go
+	@sh bench/prepare.sh gnuplot go redis wrk
 	@$(MAKE) --no-print-directory all executable
+	@$(MAKE) --no-print-directory LUA_VERSION=jit all
 	@$(RUN_ENV) $(QUICK) $(LUA) bench/run.lua
 
 memory: deps ## measure the memory of a held lock, for doc/performance.md

@@ -40,7 +40,7 @@ local LOCATIONS = {
 
 local INIT = [[
   package.path = "%s/?.lua;" .. package.path
-  redis = require "examples.openresty.redis"
+  redis = require "bench.peers.nginx_redis"
   redis_lock = require "bench.peers.redis_lock"
   local inside = false
   -- Fails the request if another one is inside, too.
