@@ -23,7 +23,7 @@ enum {
 };
 
 typedef struct auth_call {
-  el_token_wait wait; /* first: for a token */
+  el_token_wait wait; /* for a token; must be the first field */
   el_auth *auth;
   el_call_request request;
   uint8_t *bytes;   /* of the request */
@@ -573,7 +573,7 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   free_call(call);
 }
 
-/* Fails |call|, whose time has passed while it waited for a token. */
+/* Fails |call|, whose time has passed before it could be sent with a valid token. */
 static void fail_late(auth_call *call) {
   el_auth *auth = call->auth;
   el_error err;
@@ -592,8 +592,9 @@ static void on_call_due(el_timer *timer) {
   fail_late(call);
 }
 
-/* Sends |call|, makes it wait for a token, or fails it if its time has passed in a wait, or after
- * el_auth_stop: a token that comes while the client closes must not start a request. */
+/* Sends |call|, makes it wait for a token, or fails it if its time has passed in a wait or before a
+ * repeat, or after el_auth_stop: a token that comes while the client closes must not start a
+ * request. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
   int64_t now_ms = el_now_ms();

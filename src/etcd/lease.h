@@ -13,7 +13,7 @@ typedef struct el_lease_answer {
   /* code EL_OK: the rest is filled (LeaseRevoke: only sent_ms and id; LeaseTimeToLive: not rev and
    * member_id) */
   el_error err;
-  /* el_now_ms when the request was sent; set with an error, too */
+  /* el_now_ms when the call was made (el_keepalive_send: |now_ms|); set with an error, too */
   int64_t sent_ms;
   int64_t id; /* of the lease */
   /* the TTL that etcd has sent; keepalive: 0 if the lease does not exist */

@@ -90,7 +90,7 @@ typedef struct el_op_result {
  * el_txn_answer_free. */
 typedef struct el_txn_answer {
   el_error err;    /* code EL_OK: the rest is filled */
-  int64_t sent_ms; /* el_now_ms when the request was sent */
+  int64_t sent_ms; /* el_now_ms when el_kv_send was called */
   int64_t rev;     /* the store's revision in the response header */
   uint64_t term;   /* raft term of the member that answered */
   uint64_t cluster_id, member_id; /* of the member that answered */

@@ -35,7 +35,7 @@ struct el_watches {
   el_stream *st;         /* NULL: none */
   unsigned token_number; /* of the token that |st| carries */
   el_watch *by_id;       /* hash of the started watches */
-  /* the last ID that this file has chosen; IDs start at 1 and are never used twice */
+  /* the last ID that a watch here got; IDs start at 1, and none is used twice in one el_watches */
   int64_t last_id;
   /* the ID of the oldest create on this stream that etcd has not answered. If it is above last_id,
    * all are answered. 0: no create was sent on this stream */
@@ -43,7 +43,7 @@ struct el_watches {
   /* the ID of the last create that on_reopen has sent on this stream; 0: it has sent none */
   int64_t reopened_id;
   el_timer reopen; /* opens the stream again */
-  int n_reopens; /* calls of schedule_reopen since on_created or on_failover has set 0 */
+  int n_reopens; /* calls of schedule_reopen since on_created or on_failover has reset it */
   uint64_t salt;       /* a random number, for the jitter of the delay */
   el_token_wait token; /* waits until the stream may be opened */
   el_failover_listener listener;
@@ -186,7 +186,8 @@ static void on_events(el_watches *watches, int64_t id,
   }
 }
 
-/* Returns whether |message| has all fields that are read, with possible values. */
+/* Returns whether |message| has a header, and each of its events a KeyValue, and whether all their
+ * revisions are possible (0: the revision is missing). */
 static bool is_whole(const Etcd__WatchResponse *message) {
   if (message->header == NULL || !el_is_revision(message->header->revision)) {
     return false;
@@ -384,7 +385,7 @@ void el_watch_start_prefix(el_watches *watches, el_watch *watch,
   start(watches, watch);
 }
 
-/* Returns the stream of |watch|, which is started, from the first one on. */
+/* Returns the stream of |watch|, which is started. |first| is the client's first stream. */
 static el_watches *stream_of(el_watches *first, const el_watch *watch) {
   el_watches *watches = first;
   while (find(watches, watch->id) != watch) {

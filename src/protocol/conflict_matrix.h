@@ -18,7 +18,7 @@
  * of n, they hold together at most as many permits as the largest value.
  *
  * Other code relies on this: apart from permits, only two readers do not conflict. A mode that
- * conflicts with some of the other modes only would need changes in is_held and is_first
+ * conflicts with only some of the other modes would need changes in is_held and is_first
  * (queue.lua), in held_locks.lua, in read_holder (lock_txn.c), and in the promise that tokens grow.
  *
  * lock:downgrade turns a writer into a reader: the writer keeps its key and puts a marker key.
@@ -62,8 +62,8 @@ el_key_range el_conflict_holder_range(const el_keys *keys, char *text);
  * another of its names.) @thread any */
 bool el_conflict_is_holder(const el_keys *keys, const el_kv *kv);
 
-/* el_conflict_reads_markers tells whether the last range of el_conflict_ranges for |mode| contains
- * the markers of downgraded writers. @thread any */
+/* el_conflict_reads_markers tells whether the last range of el_conflict_ranges for |mode| serves to
+ * read the markers of downgraded writers. @thread any */
 bool el_conflict_reads_markers(el_mode mode);
 
 /* el_modes_conflict tells whether a key of mode |younger| waits for a key of mode |older| of the

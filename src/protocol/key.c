@@ -9,7 +9,7 @@
 
 enum { TIME_LEN = 19 }; /* digits of nanoseconds since 1970, until 2286 */
 
-/* Added to the slot in a key of EL_MODE_LOCK, whose prefix is that of EL_MODE_MULTI. */
+/* Added to the slot in keys of EL_MODE_LOCK, because keys of EL_MODE_MULTI have the same prefix. */
 #define LOCK_SLOTS UINT32_C(0x80000000)
 
 static const char *const infixes[] = {

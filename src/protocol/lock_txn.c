@@ -624,9 +624,9 @@ static void parse_read(const el_keys *keys, const el_entry_request *what,
 }
 
 /* Sets |is_partial| if the hold had been lost before our delete: one of our keys was not attached
- * to our lease, or another client has deleted some of our keys. In the latter case, keys with the
- * create_revision |guard| still exist: this client deletes all of them in one transaction. A key
- * with another create_revision does not count: it was put by an enqueue that was applied late. */
+ * to our lease, or another client has deleted some of our keys, but not all. (This client deletes
+ * all of them in one transaction.) Only keys with the create_revision |guard| count: a key with
+ * another one was put by an enqueue that was applied late. */
 static void parse_delete(const el_keys *keys, int64_t guard,
                          const el_txn_answer *answer, el_entry_answer *seen) {
   size_t n_own = el_keys_count(keys);
@@ -827,8 +827,8 @@ static el_bytes order_key(const el_guard *guard, char *text) {
 }
 
 /* All our keys must have the create_revision of the hold and must be attached to our lease, because
- * other clients do not wait for a key that is not. If one of these guards fails, the else branch
- * reads our keys, so that the answer shows which one. */
+ * other clients do not wait for a detached key. If one of these guards fails, the else branch reads
+ * our keys, so that the answer shows which one. */
 static void build_guarded(el_lock_txn *to, const el_guard *guard,
                           const el_op *ops, size_t n_ops) {
   size_t n = compare_own(guard->keys, guard->rev, to->compares);

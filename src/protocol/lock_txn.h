@@ -69,8 +69,8 @@ typedef struct el_entry_answer {
   el_queue_key own; /* our key, with its lease; rev 0: it does not exist */
   /* our keys do not all exist with one create_revision; delete: the hold had been lost before */
   bool is_partial;
-  /* the youngest older key that blocks ours; rev 0: none. Semaphore: if ours must wait, lease 0, in
-   * place of a certain key */
+  /* the youngest older key that blocks ours; rev 0: none. Semaphore: if ours must wait, rev 1 and
+   * lease 0, which name no key */
   el_queue_key predecessor;
   /* the answer does not tell whether our key must wait: read |walk| */
   bool is_truncated;
@@ -81,7 +81,7 @@ typedef struct el_entry_answer {
   /* semaphore: at least this many older keys must go before ours holds a permit */
   uint32_t n_blockers;
   bool is_locked; /* try: a key blocks ours */
-  /* enqueue, second try: our key was put, and the older keys are listed */
+  /* enqueue, try with |bound_rev| above 1: our key was put, and the older keys are listed */
   bool is_put;
   /* the request was in a batch, so writes of other requests may have the revision |rev| */
   bool is_batched;
@@ -123,8 +123,8 @@ el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_txn_answer *answer);
 
 /* el_lock_txn_other_permits tells whether |answer|, the answer to |what|, lists a key of the
- * semaphore of |keys| with another number of permits. If so, it fills |permits| with
- * that number, and |label| with the value of the key, which points into |answer|. @thread any */
+ * semaphore of |keys| with another number of permits. If so, it fills |permits| with that number,
+ * and |label| with the value of the key, which points into |answer|. @thread any */
 bool el_lock_txn_other_permits(const el_keys *keys,
                                const el_entry_request *what,
                                const el_txn_answer *answer, uint16_t *permits,
@@ -132,7 +132,7 @@ bool el_lock_txn_other_permits(const el_keys *keys,
 
 /* el_contention is the answer to a contention query: whether younger keys wait for our key. */
 typedef enum el_contention {
-  EL_CONTENTION_UNKNOWN, /* there was no answer */
+  EL_CONTENTION_UNKNOWN, /* the query failed */
   EL_CONTENTION_NONE,
   /* a key waits; or the answer cannot tell: up to its limit it has only younger keys that do not
    * wait, for example user data, or it omits our lease */
@@ -154,8 +154,8 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
 
 /* ---- transactions of a holder ---- */
 
-/* el_guard holds the keys of a hold. Each transaction of the hold is guarded by the existence of
- * these keys. */
+/* el_guard holds the keys of a hold. Each transaction of the hold is guarded by these keys: see
+ * el_lock_txn_build_guarded. */
 typedef struct el_guard {
   const el_keys *keys;
   int64_t rev; /* create_revision of |keys|: the token */
