@@ -175,8 +175,8 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
-/* client:wait_limit() returns the number of seconds that a wait without a timeout may last: no
- * limit if etcd has ever answered the client. */
+/* client:wait_limit() returns the number of seconds that a wait without a timeout may last:
+ * math.huge if etcd has ever answered the client. */
 static el_nret l_client_wait_limit(lua_State *L) {
   int64_t ms = el_client_wait_limit_ms(el_lua_check_client(L, 1)->client);
   lua_pushnumber(L, ms == INT64_MAX ? HUGE_VAL : (lua_Number)ms / 1000);
@@ -202,7 +202,8 @@ static el_nret l_client_outage(lua_State *L) {
 }
 
 /* client:suspect_outage(key) records that a call got no answer. From then on client:outage(key)
- * reports an outage, until etcd answers a read of |key| in the background. */
+ * reports an outage, until etcd answers a read in the background: of |key|, unless a read is under
+ * way already. */
 static el_nret l_client_suspect_outage(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
@@ -340,7 +341,8 @@ static el_nret l_client_next_event(lua_State *L) {
 }
 
 /* client:dropped_events() returns a table. For each kind of event it contains the number of events
- * that were dropped since the last call, because the ring of events was full. */
+ * that were dropped since the last call, because the ring of events was full. In a forked child it
+ * is empty. */
 static el_nret l_client_dropped_events(lua_State *L) {
   el_shared *handle = el_client_shared(el_lua_check_client(L, 1)->client);
   lua_newtable(L);

@@ -15,8 +15,8 @@
 #define EL_LUA_WATCHER "etcdlock.core.watcher"
 #define EL_LUA_STATUS  "etcdlock.core.status"
 
-/* el_lua_client is the object in the userdata of a client. Only the Lua thread uses it. If the
- * collector closes the client, a background thread closes and frees it. */
+/* el_lua_client is the object in the userdata of a client. Only the Lua thread uses it. But if the
+ * client is collected before it was closed, a background thread closes and frees it. */
 typedef struct el_lua_client {
   el_client *client;
   el_wake_server *server; /* for nginx; NULL until client:begin_nginx_wait */

@@ -1,7 +1,7 @@
 /* core: luaopen_etcdlock_core, which opens the module, and its functions that need no client.
  *
- * lua/etcdlock is the only user of the module, and checks options, sets defaults and counts
- * reentrant holds.
+ * The module is made for lua/etcdlock, which checks options, sets defaults and counts reentrant
+ * holds.
  *
  * The module is linked with -z nodelete, because otherwise lua_close would unmap it after the last
  * finalizer, when a thread of a client may still be running its last instructions. */

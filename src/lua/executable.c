@@ -1,8 +1,8 @@
 /* executable: the main function of the command as one executable, see `make executable`.
  *
- * The executable contains Lua, the core, luv and all Lua modules of the command. It does for
- * bin/etcdlock what Lua's interpreter does for it, but loads no module from a file, and
- * ignores LUA_INIT, LUA_PATH and LUA_CPATH. */
+ * The executable contains Lua, the core, luv and all Lua modules of the command. It runs
+ * bin/etcdlock as Lua's interpreter does, but loads no module from a file, and ignores LUA_INIT,
+ * LUA_PATH and LUA_CPATH. */
 #include "lua/executable.h"
 
 #include <errno.h>

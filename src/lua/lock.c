@@ -230,7 +230,7 @@ static el_nret l_lock_lease(lua_State *L) {
   return 1;
 }
 
-/* lock:key() returns the own key. */
+/* lock:key() returns the own key; of a multi-lock, the first one. */
 static el_nret l_lock_key(lua_State *L) {
   el_bytes key = el_keys_own(el_lock_keys(check_lock(L)));
   lua_pushlstring(L, key.data, key.len);
@@ -263,8 +263,8 @@ static bool is_closing(lua_State *L) {
   return lua_getstack(L, 2, &interrupted) == 0 || is_exiting(L);
 }
 
-/* Calls the method report_leak of the table that client:attend has registered. It does not do so
- * while the state is closed: a lock that is held until the program ends is not a leaked lock. */
+/* Calls the method report_leak of the table that client:attend has registered, unless the state is
+ * being closed: a lock that is held until the program ends is not a leaked lock. */
 static el_nret call_report_leak(lua_State *L) {
   if (!is_closing(L)) {
     el_lua_push_uservalue(L, 1);

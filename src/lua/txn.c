@@ -51,13 +51,13 @@ static el_nret l_txn_list(lua_State *L) {
 }
 
 /* txn:oldest_keys(from, to, revision, limit) adds a read of keys without values, oldest key first.
- * A key without a lease in the answer may have one: etcd 3.7 omits it. */
+ * A key that the answer shows without a lease may have one: etcd 3.7 omits it. */
 static el_nret l_txn_oldest_keys(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, true);
 }
 
 /* txn:keys(from, to, revision, limit) adds a read of keys without values, in the order of the
- * keys' bytes. A key without a lease in the answer may have one: etcd 3.7 omits it. */
+ * keys' bytes. A key that the answer shows without a lease may have one: etcd 3.7 omits it. */
 static el_nret l_txn_keys(lua_State *L) {
   return add_range(L, EL_SORT_BY_KEY, true);
 }
@@ -186,7 +186,7 @@ el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
 }
 
 /* txn:read_failure() returns why a read has failed: "too large" if its answer was, "compacted" if
- * its revision was. nil: it has another reason, or has not failed. */
+ * its revision was. nil: for another reason, or the read has not failed. */
 static el_nret l_txn_read_failure(lua_State *L) {
   const el_txn_answer *answer = el_guarded_wait(check_txn(L), 0);
   if (answer != NULL && answer->err.is_too_large) {

@@ -139,7 +139,7 @@ static el_nret disarm(lua_State *L, const wait_call *call, bool has_alarm) {
 /* ---- event loops ---- */
 
 /* Returns the client's wake queue, to which the numbers of waits in an event loop are pushed.
- * Returns NULL and sets |err| if it cannot be created, or if the client is closed. */
+ * Returns NULL and sets |err| if it cannot be created, or if the client is closed or forked. */
 static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
   el_wake_queue *queue =
       el_shared_wake_queue(el_client_shared(lc->client), err);
@@ -152,7 +152,7 @@ static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
  * - true if the number will be pushed; false if the event has already occurred
  * - the descriptor that is readable while there are pushed numbers that were not read
  *
- * Returns nil, message, code if the client is closed or no descriptor is free. */
+ * Returns nil, message, code if the client is closed or forked, or if no descriptor is free. */
 static el_nret l_client_begin_wait(lua_State *L) {
   wait_call call = check_call(L, 2);
   int64_t alarm_ms = el_lua_opt_ms(L, 4, -1);
@@ -220,9 +220,9 @@ static void release_bound(void *arg) {
 static void drop_bound(void *arg) { el_lock_unref(arg); }
 
 /* Returns the wake server for a new wait. For the first wait of the client it starts the server,
- * with the socket below |dir|. Returns NULL and sets |err| if the client is closed or is being
- * closed, or if the server cannot be started. No wait may begin while the client is being closed,
- * because nothing would stop a server that is started then. */
+ * with the socket below |dir|. Returns NULL and sets |err| if the client is closed, is being closed
+ * or is forked, or if the server cannot be started. No wait may begin while the client is being
+ * closed, because nothing would stop a server that is started then. */
 static el_wake_server *server_for_wait(el_lua_client *lc, const char *dir,
                                        el_error *err) {
   if (!el_lua_client_is_usable(lc, err)) return NULL;
@@ -236,7 +236,7 @@ static el_wake_server *server_for_wait(el_lua_client *lc, const char *dir,
   return lc->server;
 }
 
-/* Returns the client's wake server; NULL: none was started, or the client is closed. */
+/* Returns the client's wake server; NULL: none was started, or the client is closed or forked. */
 static el_wake_server *server_of(const el_lua_client *lc) {
   el_error err;
   return el_lua_client_is_usable(lc, &err) ? lc->server : NULL;
@@ -312,9 +312,9 @@ static el_nret l_client_begin_nginx_wait(lua_State *L) {
   return 4;
 }
 
-/* client:receive_numbers(next_fd) has the wake server read the numbers that were sent. After it has
- * made a new connection, the program passes the |next_fd| that client:begin_nginx_wait returned:
- * its end of the connection becomes close-on-exec. Otherwise |next_fd| is nil. */
+/* client:receive_numbers(next_fd) has the wake server read the numbers that were sent. A program
+ * that has made a new connection passes the |next_fd| that client:begin_nginx_wait returned: its
+ * end of the connection becomes close-on-exec. Otherwise |next_fd| is nil. */
 static el_nret l_client_receive_numbers(lua_State *L) {
   int next_fd = (int)luaL_optinteger(L, 2, -1);
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
