@@ -129,6 +129,7 @@ end
 --            nil, the time of the slowest process
 --   least    pairs of the process with the fewest, divided by the mean over the processes
 --   broken   how often two owners held the same lock at once, since the processes started
+--   pairs    the number of pairs
 --   figures  see figures_of
 local function sample_of(answers, seconds)
   local all, least, slowest, broken = 0, math.huge, 0, 0
@@ -147,9 +148,10 @@ end
 
 --- Lets all processes work for one window. |command| has either `seconds`, the length of the
 -- window, or `holds`, the number of holds of each owner. Calls |meanwhile| (nil: nothing) while
--- they work. Returns the sample: as sample_of, with the costs of a pair, `server_us` and
--- `client_us`, CPU times, and `asked`, requests to etcd; and `memory`, MB of the peak above that
--- before. If a process does not answer, returns nil and the reason.
+-- they work. Returns the sample: as sample_of, with the costs of a pair: `server_us` and
+-- `client_us`, CPU times, and `asked`, requests to etcd (0 if the server does not count them); and
+-- `memory`, by how many MB the peak of the processes exceeds their memory before. If a process does
+-- not answer, returns nil and the reason.
 function Crowd:window(command, meanwhile)
   local line, answers, pids = json.encode(command), {}, pids_of(self)
   local count = self.server.requests or function() return 0 end

@@ -1,10 +1,10 @@
 """A network line: python3 line.py ROUND_TRIP_MS LOSS_PERCENT FORGET_S
 
 Creates a network device and prints the two addresses of its line. A server listens on the first
-address, a client connects to the second. Each packet takes half the round trip in each direction,
-and is lost with the given probability. If FORGET_S is not 0, a TCP connection without a packet for
-so many seconds is forgotten: all its later packets are dropped, as by a firewall. The line ends with
-its standard input. Only root may run it.
+address, a client connects to the second. Each TCP packet takes half the round trip in each
+direction, and is lost with the given probability. If FORGET_S is not 0, a TCP connection without a
+packet for so many seconds is forgotten: all its later packets are dropped, as by a firewall. The
+line ends with its standard input. Only root may run it.
 
 The two ends are one machine: each packet goes back to the machine with its two addresses exchanged.
 This does not change the checksums.

@@ -85,7 +85,8 @@ row("dns-first-silent", { dns = { { is_silent = true }, {} } })
 
 -- ---- the servers of a row -----------------------------------------------------------
 
--- Starts a line with the properties of |it|. Returns the addresses of the server and of the client.
+-- Starts a line with the properties of |it|. Returns the address at which a server listens, and the
+-- one to which clients connect.
 local function start_line(it)
   local line = proc.talk { "python3", "bench/line.py", it.rtt, it.loss, it.forget }
   return line:expect "^(%S+) (%S+)"
@@ -100,7 +101,8 @@ local function slow_disk(pid, ms)
   wait.eventually(function() return strace:errors():find "attached" end, 10, "strace")
 end
 
--- Starts HAProxy at |address| in front of |etcd|, one of whose members is down.
+-- Takes the last member of |etcd| down, and starts HAProxy at |address| in front of |etcd|. Returns
+-- the port.
 local function start_haproxy(it, etcd, address)
   local config, port = temporary.directory() .. "/haproxy.cfg", ports.free()
   local text = { HAPROXY:format(address .. ":" .. port) }
@@ -113,7 +115,8 @@ local function start_haproxy(it, etcd, address)
   return port
 end
 
--- Returns the command line that makes a program ask the name servers of |it|.
+-- Starts the name servers of |it|. Returns the begin of a command line that makes a program ask
+-- them.
 local function start_name_servers(it, number)
   local servers = {}
   for i, fields in ipairs(it.dns) do

@@ -23,7 +23,8 @@ end
 --- Returns the comparisons of the first entrant of |row| with the others and with its limits, a
 -- list of tables: `id` and `label` of the other; `ratio`, the spread of our rate divided by the
 -- other's in the same round; `rate`, the other's median; `least`, how fair the other is (see
--- crowd.lua), nil if the row has one process; `promised`, the target of the ratio, or nil.
+-- crowd.lua), nil for a limit or if the row has one process; `promised`, the target of the ratio,
+-- or nil.
 function M.comparisons(row)
   local list, ours = {}, values(row.entrants[1], "rate")
   local function compare(id, label, rates, least)
@@ -192,7 +193,8 @@ local function select_rows(results, is_wanted)
   return list
 end
 
---- Returns the text for bench/README.md: the rates of all entrants, and the targets.
+--- Returns the text for bench/README.md: the rates of all entrants in the main rows with several
+-- entrants, and the targets and figures of all rows.
 function M.markdown(results)
   local about, lines = results.about, {}
   lines[1] = "![Rates of etcdlock and of Go's client](charts/beside_go.svg)\n"

@@ -2,9 +2,10 @@
 --
 --   make bench [ROWS="free nginx"] [ENTRANTS="etcdlock go"]
 --
--- ROWS are rows or groups of rows, ENTRANTS limits the entrants; unset, it runs all. ROUNDS limits
--- the number of rounds; with it, rates have no targets. SECONDS replaces the windows of the rows.
--- The results are in bench/out/all/ after a run of all rows, otherwise in bench/out/some/.
+-- ROWS are rows or groups of rows (unset: all), ENTRANTS limits the entrants. ROUNDS limits the
+-- number of rounds; with it, rates have no targets. SECONDS is the length of a window, in place of
+-- the rows' own. The results are in bench/out/all/ after a run of all rows, otherwise in
+-- bench/out/some/.
 
 local Crowd = require "bench.crowd"
 local Etcd = require "spec.support.servers.etcd"
@@ -113,8 +114,8 @@ local function run_rounds(row, ids, rounds, done, excuse)
 end
 
 -- Runs |row|. Returns its result: the row, with the samples of the entrants that took part, and
--- their versions. In a row of one round no entrant waits for its turn, so each has the machine for
--- itself.
+-- their versions. In a row of one round the entrants start one after the other, so each has the
+-- machine for itself.
 local function run_row(row, excuse)
   local ids, result, rounds = row.entrants, {}, row.rounds or 5
   for field, value in pairs(row) do result[field] = value end

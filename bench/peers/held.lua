@@ -1,5 +1,5 @@
--- A program for the row `held`. One client holds 10,000 locks. It measures the CPU time and the
--- requests of the client while no call is made. (bench/memory.lua measures the memory.)
+-- The program of the row `held`: one client holds 10,000 locks. The program measures the CPU time
+-- and the requests of the client while no call is made. (bench/memory.lua measures the memory.)
 
 local json = require "dkjson"
 local cqueues = require "cqueues"

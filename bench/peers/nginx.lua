@@ -64,7 +64,8 @@ local function quantile(out, percent)
 end
 
 -- Runs wrk for one window. Returns the answer; `tail` is the 99th percentile of the times of the
--- nginx requests divided by their median. A violation fails a request, and this program.
+-- nginx requests divided by their median. If two requests hold the lock at once, one of them fails,
+-- and so does this program.
 local function answer_of(nginx, seconds)
   local out, code, err = proc.run {
     -- No entrant is so unfair that a request waits for 30 s.

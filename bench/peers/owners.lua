@@ -48,8 +48,8 @@ Window.__index = Window
 
 -- Starts a window. |command|: `seconds`, its length, or `holds`, the number of holds of each owner.
 -- Fields: `pairs`, the number of complete pairs; `last`, the time in seconds when the last one
--- ended; `times`, a list { from, to } of the holds; `longest`, by owner, the seconds of the longest
--- pair.
+-- ended; `times`, with job.times a list of { from, to }, one for each hold; `longest`, by owner,
+-- the seconds of the longest pair.
 local function open_window(command)
   local from = now()
   return setmetatable({

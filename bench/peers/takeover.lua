@@ -5,7 +5,8 @@ local json = require "dkjson"
 local proc = require "spec.support.programs.proc"
 local uv = require "luv"
 
--- Takes a lock when it is sent a line, prints when that was, and holds it until its input ends.
+-- Takes a lock when it is sent a line, prints the time of the grant, and holds the lock until its
+-- input ends.
 local HOLDER = [[
   local endpoint, name = ...
   local client = assert(require("etcdlock").connect { endpoints = endpoint, ttl = 2 })

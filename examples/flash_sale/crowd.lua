@@ -1,6 +1,6 @@
 -- The customers. All come at the same time, an equal share of them to each shop. For each request
 -- this program prints the path, the milliseconds until the answer came, and the answer. A request
--- that gets no answer, because its worker has died, is sent again, up to four times.
+-- that gets no answer, for example because its worker has died, is sent again, up to four times.
 --
 --   lua crowd.lua CUSTOMERS PATH PING_EVERY_MS PORT PORT
 --

@@ -1,5 +1,5 @@
 -- Prints the output of the flash sale. On a terminal (unless TERM is dumb) it prints bars, and
--- colours unless NO_COLOR is set. Elsewhere it prints plain lines.
+-- colours unless NO_COLOR has a value. Elsewhere it prints plain lines.
 
 local uv = require "luv"
 
