@@ -179,7 +179,7 @@ describe("a client of a member without a quorum", function()
     remote.send(other, "return client:lock('x', { timeout = 3 })")
     wait.eventually(function() return next_ones[2].count > 0 end, 2.5 + SLACK,
       "the one who asks has moved")
-    -- The holder sends its next request after TTL / 3, and leaves the member within 2 s.
+    -- The holder sends its next request within TTL / 3, and leaves the member 2 s later at most.
     wait.eventually(function() return next_ones[1].count > 0 end, 12 / 3 + 2 + SLACK,
       "the holder has moved")
     local results, took = remote.answer_of(other)

@@ -25,8 +25,8 @@ local function late_holder(etcd)
   return child, remote.take(child, "late")
 end
 
--- Asserts that |child| loses its hold. The reason depends on what the client detects first:
--- that its key is missing, or that the store is another one.
+-- Asserts that |child| loses its hold. The reason depends on what the client detects first, for
+-- example that its key is missing, or that the store is another one.
 local function assert_told(child)
   local reason = ask(child, LOST)[1]
   assert.is_true(reason == "cluster_changed" or reason == "revoked"

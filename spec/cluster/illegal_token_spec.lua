@@ -12,8 +12,8 @@ local etcd
 setup(function() etcd = secured.start(prefix) end)
 local REFUSING = "build/spec/refusing_grpc.so"
 
--- A program that reads its options, connects a client, and takes a lock for 2 s. It prints what
--- the calls return.
+-- A program that reads its options, connects a client, and holds a lock until it is lost, at most
+-- for 4 s. It prints what the calls return.
 local TAKE = [[
   local endpoint, prefix, user, token, password = ...
   local etcdlock = require "etcdlock"

@@ -38,7 +38,7 @@ end)
 it('a pending release ends as "lost" if another cluster is found', function()
   local etcd = Etcd.start()
   local server = clients.scripted(etcd:endpoint())
-  -- The client renews its lease every second, and finds the other cluster when it does.
+  -- The client renews its lease within a second, and then finds the other cluster.
   local child = remote.start { endpoints = server:endpoint(), prefix = prefix, ttl = 3 }
   remote.take(child, "a")
   server:answer("Txn", "never", 0)

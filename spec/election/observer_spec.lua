@@ -20,8 +20,9 @@ end
 -- events.
 local function await_watch() assert.is_true(observer._watcher:wait_changed(5)) end
 
--- Reads |observer| without waiting until it reports |value|. Fails if it reports an older leader or
--- an older value (values are numbers that grow) after a newer one. Returns the number of reports.
+-- Calls observer:next again and again until it returns |value|. Fails if it returns an older leader
+-- or an older value (values are numbers that grow) after a newer one. Returns how often it returned
+-- a leader.
 local function assert_ends_with(value)
   local reports, last, token = 0, -1, 0
   wait.eventually(function()

@@ -3,7 +3,7 @@
 -- Needs: one plain member.
 
 -- Seconds: the TTL of the observer's client, and the delay of answers that are still in time. The
--- limit is a quarter of the TTL; the other half of that is for a busy machine.
+-- limit for an answer is a quarter of the TTL; half of this limit is left for a busy machine.
 local TTL = wait.ttl(2)
 local ANSWER = TTL / 8
 

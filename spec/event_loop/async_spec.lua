@@ -353,7 +353,8 @@ describe("copas.receive", function()
           got = got + 1
         end)
       end
-      -- The timeout is too short for an answer of etcd: the waiter is in the local queue already.
+      -- When the client watches its predecessor, the wait with the short timeout below needs no
+      -- answer from etcd.
       while client:stats().watches == 0 do copas.step(0.01) end
       copas.addthread(function()
         code = select(3, copas.receive(assert(client:lock_async("a", { timeout = 0.05 }))))

@@ -93,7 +93,7 @@ local LIMIT = { timeout = 14 }
 local function value(text) return { value = text, timeout = 60 } end
 
 -- Steps |pending| (name -> pending lock) until each is decided or the function is_over returns
--- true. Returns the locks and the failed messages by name.
+-- true. Returns two tables by name: the locks, and the messages of the failures.
 local function step_all(pending, is_over)
   local locks, messages = {}, {}
   while next(pending) and not is_over() do

@@ -93,9 +93,9 @@ describe("a closed client", function()
   end)
 end)
 
--- A program that holds two locks, waits for one of them and for one of another process, and
--- releases a third. It ends as its first line of input says. It waits through the core, where waits
--- do not block.
+-- A program that holds three locks, and waits for one of them and for one of another process. When
+-- it gets a line of input, it requests a new lock, releases one, and ends as the line says. It
+-- waits through the core, where waits do not block.
 local BUSY = [[
   local endpoint, prefix, ttl = ...
   local core = require "etcdlock.core"
@@ -161,7 +161,7 @@ end)
 
 describe("close", function()
   -- Starts an etcd and processes that end in different ways after silence(etcd); asserts that
-  -- each ends within |BUDGET| s, and returns the etcd.
+  -- each ends within about |BUDGET| s, and returns the etcd.
   local function gone_within_bound(silence)
     local etcd = suite.start()
     local programs = { "return", "client:close()", "error 'on purpose'" }

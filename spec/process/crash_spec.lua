@@ -73,7 +73,7 @@ describe("a holder that is stopped past its TTL", function()
       new_tokens[i] = tonumber(remote.answer_of(child, TTL + 4)[1])
       assert.is_true(new_tokens[i] > tokens[i])
     end
-    -- The test sends the calls while the holders are stopped, so that they are their first.
+    -- The test sends the calls while the holders are stopped, so that no other call is the first.
     for _, child in ipairs(late) do
       for _, call in ipairs(CALLS) do remote.send(child, "return " .. call[1]) end
     end
