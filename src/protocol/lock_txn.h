@@ -173,7 +173,8 @@ void el_lock_txn_build_guarded(el_lock_txn *to, const el_guard *guard,
  * new mod_revision and changes nothing else. @thread any */
 void el_lock_txn_build_touch(el_lock_txn *to, const el_guard *guard);
 
-/* el_lock_txn_read_guarded reads the |answer| to a guarded transaction. @thread any */
+/* el_lock_txn_read_guarded reads the |answer| to a transaction that |guard| guards. If guard->keys
+ * is NULL, no hold guards it. @thread any */
 el_write_answer el_lock_txn_read_guarded(const el_guard *guard,
                                          const el_txn_answer *answer);
 
