@@ -18,7 +18,7 @@ el_alarms *el_alarms_new(el_timers *timers);
 void el_alarms_free(el_alarms *alarms);
 
 /* el_alarms_set pushes |id| to |wake| at |at_ms| (el_now_ms). If there is an alarm of |id|, it is
- * replaced. |wake| must live until the push. @thread io */
+ * replaced. |wake| must live until the push or el_alarms_cancel. @thread io */
 void el_alarms_set(el_alarms *alarms, el_wake *wake, uint64_t id,
                    int64_t at_ms);
 

@@ -4,9 +4,9 @@
  * by itself EL_FAIL_FAST_MS after the last such request, because only another request can find out
  * that etcd answers again.
  *
- * A caller that fails at once while etcd is unreachable sends no such request. Instead, the client
- * sends a probe: one read that no caller waits for, with a timeout of EL_CALL_MS. Such callers fail
- * until a probe is answered. */
+ * A caller that fails at once while etcd is unreachable sends no request. Instead, the client sends
+ * a probe: one read that no caller waits for, with a timeout of EL_CALL_MS. Such callers fail until
+ * a probe is answered. */
 #ifndef ETCDLOCK_LOCK_BREAKER_H
 #define ETCDLOCK_LOCK_BREAKER_H
 
@@ -17,7 +17,8 @@
 #include "base/error.h"
 #include "lock/shared.h"
 
-/* el_breaker is the circuit breaker of one client. Only the Lua thread uses it. */
+/* el_breaker is the circuit breaker of one client. Only the Lua thread uses it; any thread may free
+ * it. */
 typedef struct el_breaker el_breaker;
 
 /* el_breaker_new returns a closed breaker. NULL: there is no memory. @thread lua */
@@ -31,9 +32,9 @@ void el_breaker_free(el_breaker *breaker);
 bool el_breaker_is_open(const el_breaker *breaker, el_error *err);
 
 /* el_breaker_must_fail returns whether a call that fails at once while etcd is unreachable must
- * fail now. It must while the last probe is unanswered, or while the breaker is open and no probe
- * was sent. Then the function fills |err|, and sends a probe of |key| unless one is under way.
- * After the answer to the probe, calls need not fail. @thread lua */
+ * fail now. It must while the last probe is unanswered, or while the breaker is open. Then the
+ * function fills |err|, and sends a probe of |key| unless one is under way. The first call after
+ * the answer to a probe need not fail. @thread lua */
 bool el_breaker_must_fail(el_breaker *breaker, el_bytes key, el_error *err);
 
 /* el_breaker_probe starts a probe that reads |key|, unless one is under way. @thread lua */

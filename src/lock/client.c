@@ -1,4 +1,4 @@
-/* client: one connection to an etcd cluster, with its I/O thread, session and local queues. */
+/* client: one client of an etcd cluster, with its I/O thread, session and local queues. */
 #include "lock/client.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 struct el_client {
   el_shared *shared;
 
-  /* Used by the Lua thread. The commands also use these, after they are posted. */
+  /* Used by the Lua thread; once a command is posted, also by the I/O thread. */
   el_command open_command, close_command;
   el_options *options; /* the options of connect; NULL after run_open */
   int64_t close_budget_ms;
@@ -121,9 +121,9 @@ static void stop_if_closed(el_client *cl) {
  *
  * The order of the steps is important:
  *  1. Losses come first. After the session has expired, no lock may look held and no waiter may
- *     be granted. A new lease must not take over holds of the last one. The hold
- *     deadline ends before the holds are marked as lost one by one; otherwise some of them would
- *     still look held while others are lost.
+ *     be granted. A new lease must not take over holds of the last one. The hold deadline ends
+ *     before the holds are marked as lost one by one; otherwise some of them would still look held
+ *     while others are lost.
  *  2. The hold deadline is published after the lost locks are marked (see el_hold_deadline). The
  *     grants that it covers come after that.
  *  3. The local queues start their next waiters, because each step before may have freed an

@@ -1,5 +1,5 @@
-/* client: one connection to an etcd cluster, with its I/O thread, session and local queues. This
- * module makes these parts, passes events between them, and closes them. */
+/* client: one client of an etcd cluster, with its I/O thread, session and local queues. This module
+ * makes these parts, passes events between them, and closes them. */
 #ifndef ETCDLOCK_LOCK_CLIENT_H
 #define ETCDLOCK_LOCK_CLIENT_H
 
@@ -54,12 +54,13 @@ int64_t el_client_wait_limit_ms(const el_client *cl);
 int64_t el_client_alive_ms(const el_client *cl);
 
 /* el_client_set_password copies |password|, which later Authenticates use. Returns false and |err|
- * if the client is closed, or there is no memory. @thread lua */
+ * if the client is closed, this process is a fork, or there is no memory. @thread lua */
 bool el_client_set_password(el_client *cl, const char *password, el_error *err);
 
 /* el_client_alarm pushes |id| to |wake| in |ms| milliseconds. |wake| must live as long as the
  * client. If |ms| is negative, the function cancels the alarm of |id| instead and ignores |wake|.
- * Returns false if the client is closed or there is no memory. @thread lua */
+ * Returns false if the client is closed, this process is a fork, or there is no memory.
+ * @thread lua */
 bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms);
 
 #endif

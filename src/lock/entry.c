@@ -44,8 +44,8 @@ static void list_as_proving(el_entry *entry, bool is_proving) {
 }
 
 /* Moves the entry to |state|, and updates the lists of the session. A key that is not held yet is
- * listed for lease checks while its put is in flight, while its predecessor is not known, and in
- * PROVING, so that keepalives are proven although the grant takes long. */
+ * listed for lease checks while its put is not confirmed, while its predecessor is not known, and
+ * in PROVING, so that keepalives are proven although the grant takes long. */
 static void set_state(el_entry *entry, el_entry_state state) {
   bool is_listed = state == EL_ENTRY_PROVING || state == EL_ENTRY_HELD ||
                    state == EL_ENTRY_ENQUEUING || state == EL_ENTRY_TRYING ||
@@ -327,7 +327,7 @@ static bool watch_own(el_entry *entry) {
 
 /* ---- release ---- */
 
-/* Takes the next step of a release, unless the lock delay is not over: it deletes our key if the
+/* Takes the next step of a release, except during the lock delay: it deletes our key if the
  * create_revision of the key is known.
  * No request may be in flight, because etcd may apply a delete before an enqueue that was sent
  * earlier, and the key would stay in the queue. The delete is guarded by the create_revision, so
@@ -484,7 +484,7 @@ static void wait_for_predecessor(el_entry *entry, const el_entry_answer *answer,
   }
 }
 
-/* Tells the session of |answer|, to a request in which a quorum has seen our key. */
+/* Tells the session that a quorum has seen our key: |answer| shows it. */
 static void report_sight(const el_entry *entry, const el_entry_answer *answer) {
   el_sight sight = {.sent_ms = answer->outcome.sent_ms,
                     .member = answer->member,
@@ -545,10 +545,10 @@ static void on_enqueue_answer(el_entry *entry, const el_entry_answer *answer,
 }
 
 /* The first try, with |bound_rev| 1, succeeds if no key is in the ranges that it compares. If these
- * have only keys that do not block ours, the |bound_rev| of the second try is above all keys that
- * exist now: it fails only if another key was put since. Frequent writes below the name could make
- * further tries fail for ever. So after the second try the entry enqueues, and leaves the queue if
- * it is not first. */
+ * have only keys that do not block ours, the |bound_rev| of the second try is above the
+ * create_revisions of all these keys: it fails only if another key was put since. Frequent writes
+ * below the name could make further tries fail for ever. So after the second try the entry
+ * enqueues, and leaves the queue if it is not first. */
 static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms) {
   if (answer->is_put) {
@@ -576,7 +576,7 @@ static void on_try_answer(el_entry *entry, const el_entry_answer *answer,
   }
 }
 
-/* Tells whether |read| shows that our key still exists. A serializable read does so only if its
+/* Tells whether |read| shows that our key still exists. A serializable read shows that only if its
  * revision is not below that of a fresh proof of our lease. Otherwise the member that answered may
  * be far behind: its state shows that the predecessor is gone, but not that our own key has gone
  * since. */
@@ -591,10 +591,10 @@ static bool is_stale(const el_entry *entry, const el_entry_answer *answer) {
          (answer->rev < entry->rev || answer->rev < entry->watch_rev);
 }
 
-/* No key that is put later is older than ours. So if a serializable read shows no older key, that
- * is final, provided that its revision is not below that of our key. To know that our own key
- * exists takes a linearizable read, or a fresh proof of the lease: while the lease is alive, only
- * an admin can delete the key, and that could only have happened after the proof. */
+/* No key that is put later is older than ours. So if a serializable read shows no older key that
+ * blocks ours, that is final, provided that its revision is not below that of our key. To know that
+ * our own key exists takes a linearizable read, or a fresh proof of the lease: while the lease is
+ * alive, only an admin can delete the key, and that could only have happened after the proof. */
 static void on_queue_read(el_entry *entry, const el_entry_answer *answer,
                           int64_t now_ms) {
   if (answer->is_truncated) {
@@ -602,7 +602,7 @@ static void on_queue_read(el_entry *entry, const el_entry_answer *answer,
   } else if (answer->predecessor.rev != 0
                  ? entry->must_reread
                  : !is_recent_enough(entry, answer, now_ms)) {
-    /* Events that came during the read do not matter if no key is older than ours. If they did, the
+    /* Events that came during the read do not matter if no older key blocks ours. If they did, the
      * keys of a busy semaphore, which come and go all the time, would keep a waiter from its
      * permit. */
     entry->must_reread = false;
@@ -968,7 +968,7 @@ void el_entry_expedite(el_entry *entry) {
 
 /* ---- events of the session, and of other requests ---- */
 
-/* Reads the key, to delete it. In other states the entry deals with its key anyway. */
+/* An IDLE entry reads its key, to delete it. In another state it deals with its key anyway. */
 void el_entry_find_key(el_entry *entry) {
   begin(entry);
   if (entry->state == EL_ENTRY_IDLE) {

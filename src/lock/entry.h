@@ -7,14 +7,14 @@
  *
  *   IDLE        acquire -> ENQUEUING; try -> TRYING; an audit finds our key -> RELEASING
  *   TRYING      lock free -> PROVING; locked -> IDLE, failed; keys were put since the first try
- *               -> ENQUEUING
+ *               -> ENQUEUING; our key is put, but not known to be first -> WAITING
  *   ENQUEUING   first in the queue -> PROVING; else -> WAITING
  *   WAITING     predecessor gone -> PROVING; own key gone -> CONFIRMING
  *   PROVING     lease proven -> HELD; proven too late -> WAITING, which reads again; own key gone
  *               -> CONFIRMING
- *   HELD        release, max_hold -> RELEASING; key deleted -> IDLE, lost, or RELEASING if other
- *               keys of the entry are left; key detached -> RELEASING, lost; hold expired
- *               -> RELEASING, lost
+ *   HELD        release -> RELEASING; max_hold over, hold expired or key detached -> RELEASING,
+ *               lost; key deleted -> IDLE, lost, or RELEASING, lost, if other keys of the entry
+ *               are left
  *   RELEASING   (after the lock delay, if the hold has expired) key deleted or gone -> IDLE; key
  *               gone, perhaps by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE; or a wait fails, because an admin has deleted the key
@@ -56,8 +56,8 @@ typedef enum el_entry_state {
   EL_ENTRY_IDLE,
   EL_ENTRY_TRYING,    /* a try is in flight or will be repeated */
   EL_ENTRY_ENQUEUING, /* an enqueue is in flight or will be repeated */
-  EL_ENTRY_WAITING,   /* our key is in the queue, behind |predecessor| */
-  /* our key is first in the queue; the session must prove that its lease is alive */
+  EL_ENTRY_WAITING,   /* our key is queued, behind |predecessor| (if known) */
+  /* no older key blocks ours; the session must prove that its lease is alive */
   EL_ENTRY_PROVING,
   EL_ENTRY_HELD, /* the lock is held, or its key lingers */
   /* the key is being deleted: after a read if an audit found it, after the lock delay if its hold
@@ -93,16 +93,16 @@ typedef enum el_entry_ending {
 typedef struct el_entry_events {
   void (*granted)(el_entry *entry); /* the caller holds the lock */
   void (*failed)(el_entry *entry, el_entry_failure why);
-  /* The session ended before the grant. entry->rev: that of our key; 0: it was not in the queue. */
+  /* The session ended before the grant. If entry->rev is 0, our key was not in the queue. */
   void (*must_restart)(el_entry *entry);
   void (*lost)(el_entry *entry, el_loss loss);
   void (*released)(el_entry *entry, el_entry_ending how);
   /* stepped is called after each event and its report, because the entry may now be IDLE or ENDED.
    * The function may free |entry|. */
   void (*stepped)(el_entry *entry);
-  /* saw_key is called when an answer shows a key that a message may name, with the value |label|:
-   * the key that holds the lock (|permits| is 0), or a key of the semaphore with another number of
-   * permits, |permits|. */
+  /* saw_key is called when an answer shows a key that a message may name: the key that holds the
+   * lock (|permits| is 0), or a key of the semaphore with another number of permits, |permits|.
+   * |label| is the value of the key. */
   void (*saw_key)(el_entry *entry, uint16_t permits, el_bytes label);
   /* pick_slot is called when user data has the name of the key of |entry|. It returns another slot
    * for the key. */
@@ -196,8 +196,8 @@ void el_entry_end_max_hold(el_entry *entry);
 /* el_entry_expire tells the entry that the hold deadline has passed. @thread io */
 void el_entry_expire(el_entry *entry);
 
-/* el_entry_watch_own_key has the entry watch its own key, which was handed off or lingers. The call
- * is no event. @thread io */
+/* el_entry_watch_own_key has the entry watch its own key, which was handed off, is shared or
+ * lingers. The call is no event. @thread io */
 void el_entry_watch_own_key(el_entry *entry);
 
 /* el_entry_expedite makes all requests of the entry foreground requests, because a waiter of this

@@ -35,7 +35,7 @@ typedef enum el_event_kind {
 /* el_event is one event, or several failures with the same text. */
 typedef struct el_event {
   el_event_kind kind;
-  /* full name of the lock (el_lock_options); of a failover: the member */
+  /* full name of the lock (el_lock_options); of a failover: the member that was left */
   el_bytes subject;
   el_bytes why; /* the error text of a loss, a failover or a retry */
   /* el_now_ms when the event, or the first of the failures, happened */
@@ -43,7 +43,7 @@ typedef struct el_event {
   int64_t count; /* number of failures with this text; other kinds: 1 */
   /* duration of the hold, or of the failures before etcd answered again, in microseconds */
   int64_t lasted_us;
-  /* The fields below are set in events of locks. */
+  /* The fields below are set in events of locks; EL_EVENT_REQUEUED: only |mode|, |leads|. */
   el_mode mode;    /* mode of the lock; EL_MODE_READ after a downgrade */
   bool leads;      /* as in el_lock_options */
   bool is_in_with; /* as in el_lock_options */

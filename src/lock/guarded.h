@@ -35,7 +35,7 @@ void el_guarded_fail_all(el_shared *shared);
 el_guarded *el_guarded_new(el_shared *shared);
 
 /* el_guarded_drop frees the transaction. If it is under way, it is freed after its answer. If it
- * was not sent yet, it is cancelled. @thread lua */
+ * waits for its turn or its next attempt, it is then cancelled. @thread lua */
 void el_guarded_drop(el_guarded *guarded);
 
 /* el_guarded_add adds an operation, with a copy of its bytes. Returns false if there is no memory.
@@ -64,10 +64,10 @@ bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
 bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value);
 
 /* el_guarded_start sends the transaction. If it only reads, it is repeated after each retriable
- * failure until |timeout_ms| has passed or, with the option fail_fast, etcd is unreachable. If it
- * writes, it is repeated only if the failure is also definite: a write of unknown outcome that is
- * sent twice could overwrite a later one. Returns false and |err| (closed, forked) if the
- * transaction cannot be sent. @thread lua */
+ * failure until |timeout_ms| has passed, the client is closed, another cluster answers or, with the
+ * option fail_fast, etcd is unreachable. If it writes, it is repeated only if the failure is also
+ * definite: a write of unknown outcome that is sent twice could overwrite a later one. Returns
+ * false and |err| (closed, forked) if the transaction cannot be sent. @thread lua */
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err);
 
 /* el_guarded_wait waits up to |timeout_ms| for the answer and returns it. NULL: there is no answer

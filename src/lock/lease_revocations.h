@@ -1,9 +1,9 @@
 /* lease_revocations: the lease revocation queue, for leases that are not needed any more.
  *
  * The revoke of a lease is repeated until etcd has confirmed or refused it, or the lease has ended
- * by itself. Without the revoke, keys of the lease, also late ones, could block locks for as long.
- * Only one revoke is in flight at a time, because after an outage there may be many leases. I/O
- * thread only. */
+ * by itself. Without the revoke, keys of the lease, also late ones, could block locks until that
+ * end. Only one revoke is in flight at a time, because after an outage there may be many leases.
+ * I/O thread only. */
 #ifndef ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
 #define ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
 
@@ -14,8 +14,7 @@
 #include "base/timer.h"
 #include "lock/shared.h"
 
-/* el_lease_revocations is the lease revocation queue of one session; embedded in
- * el_session. */
+/* el_lease_revocations is the lease revocation queue of one session; embedded in el_session. */
 typedef struct el_lease_revocations {
   el_shared *shared;
   STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */

@@ -12,7 +12,7 @@ typedef struct contention_query {
   el_request request;
   /* NULL: the query was cancelled, its answer is ignored */
   el_linger *linger;
-  /* A periodic query (look_later). If it has no answer, the key may linger on until the next one:
+  /* A periodic query (look_later). If it has no answer, the key may linger on until the next query:
    * etcd grants the lock to nobody meanwhile. */
   bool is_repeated;
   el_keys keys;

@@ -20,7 +20,7 @@ enum { LABEL_MAX = 8 * 1024 };
 
 TAILQ_HEAD(queue_list, el_local_queue);
 
-/* A slot is a number in the keys of a multi-lock. It distinguishes the multi-locks of one client.
+/* A slot is a number in a key (key.h). Here, slots distinguish the multi-locks of one client.
  *
  * The slot of a multi-lock that has ended is used again. With a new slot each time, there would be
  * ever more different keys: etcd keeps each key that ever existed in its index until the store is
@@ -124,8 +124,8 @@ static bool is_idle(const el_local_entry *entry) {
          !entry->is_lingering && el_entry_is_finished(&entry->entry);
 }
 
-/* Tells whether a waiter has an entry that is not granted yet. It joined before those that wait for
- * an entry. */
+/* Tells whether a waiter has an entry that is not granted yet. Such a waiter joined before those
+ * that wait for an entry. */
 static bool has_enqueued(const el_local_queue *queue) {
   const el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {
@@ -140,8 +140,8 @@ static bool is_waited_for(el_local_queue *queue) {
   return !TAILQ_EMPTY(&queue->waiting) || has_enqueued(queue);
 }
 
-/* Tells whether a key of |queue| that no waiter wants is being deleted. (Not so during its lock
- * delay.) */
+/* Tells whether a key of |queue| that no waiter wants is being deleted. A key in its lock delay
+ * does not count. */
 static bool is_deleting(el_local_queue *queue) {
   const el_local_entry *entry;
   TAILQ_FOREACH(entry, &queue->entries, link) {

@@ -2,9 +2,9 @@
  * which is next, keeps their entries in etcd's queue, and reports to them. I/O thread only.
  *
  * A client has one local queue for each combination of name, mode and number of permits. Each
- * multi-lock has a local queue of its own. Waiters (waiter.h) wait in the order in which they
- * joined. The first ones get an entry (entry.h), which is the client's key in etcd's queue. They
- * hold the lock when their entry does.
+ * multi-lock has a local queue of its own. Here, a candidate is a multi-lock with one name. Waiters
+ * (waiter.h) wait in the order in which they joined. The first ones get an entry (entry.h), which
+ * is the client's key in etcd's queue. They hold the lock when their entry does.
  *
  * - A plain lock, a write lock and a multi-lock have one entry. A write lock has one more for each
  *   holder that was downgraded. A semaphore has up to as many entries as permits. While keys are
@@ -16,9 +16,10 @@
  * - Sharing: several readers hold by one key, within the same budget. When it is spent, the next
  *   reader gets a key of its own, unless it is |is_share_only| (waiter.h).
  * - Linger: after the last unlock the entry may keep its key for a while, without a waiter. The
- *   next waiter that joins gets the key, as in a handoff. The key is deleted when its time is over,
- *   or when a contender comes. A contender is a key of another client that waits behind this key,
- *   or a waiter that joins a conflicting local queue of this client.
+ *   next waiter that joins gets the key, as in a handoff, but with a new handoff budget. The key is
+ *   deleted when its time is over, or when a contender comes. A contender is a key of another
+ *   client that waits behind this key, or a waiter that joins a conflicting local queue of this
+ *   client.
  *
  * Measured (make cost): lock and unlock send two requests. With handoff they send none and cost
  * half the instructions, with linger less than a third. If many owners wait, the default handoff

@@ -12,8 +12,8 @@
 #include "lock/task.h"
 
 /* What answers have told about other keys: that of the holder, during the wait only, and a key of
- * the semaphore with another number of permits. The I/O thread sets the fields; any
- * thread takes and frees what they point to. */
+ * the semaphore with another number of permits. The I/O thread sets the fields; any thread takes
+ * and frees what they point to. */
 typedef struct seen_keys {
   _Atomic(el_seen_key *) holder;
   _Atomic(el_seen_key *) other_permits;
@@ -41,7 +41,7 @@ struct el_lock {
   int64_t token;
   int64_t held_rev;
   el_keys keys;
-  el_hold_deadline *deadline; /* NULL: the lock was never held */
+  el_hold_deadline *deadline; /* NULL: the lock was never granted */
 
   /* Written by the I/O thread. If the wait has failed, it is written before EL_LOCK_DECIDED is
    * completed. If the lock was held, it is written before EL_LOCK_RELEASED is completed. */
@@ -205,8 +205,8 @@ static el_error *copy_of(const el_error *err) {
 }
 
 /* Stores what the grant gives and sets the state to HELD. If the wait was cancelled in the
- * meantime, the state is already RELEASED and stays so. The thread that cancelled the wait has
- * posted the release. */
+ * meantime, the state is already RELEASED and stays so. The thread that cancelled the wait posts
+ * the release. */
 static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int pending = EL_HOLD_PENDING;

@@ -83,8 +83,8 @@ void el_lock_unref(el_lock *lk);
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
 /* el_lock_hold returns the present state. In |left_us| it returns how many microseconds are left of
- * the hold; 0 unless the state is HELD. Unless it finds a loss, it sends no request and takes no
- * mutex. @thread lua */
+ * the hold; 0 unless the state is HELD. It sends requests and takes a mutex only when it finds a
+ * loss. @thread lua */
 el_hold el_lock_hold(el_lock *lk, int64_t *left_us);
 
 /* el_lock_loss returns why the hold was lost; EL_LOSS_NONE: it was not. @thread any */
@@ -100,7 +100,7 @@ void el_lock_read_proof_error(const el_lock *lk, el_error *err);
 int64_t el_lock_held_us(const el_lock *lk);
 
 /* el_lock_set_max_hold has the hold end |max_hold_ms| from now, in place of any earlier limit.
- * Returns false if the lock is not held. @thread lua */
+ * Returns false if the lock is not held or this process is a fork. @thread lua */
 bool el_lock_set_max_hold(el_lock *lk, int64_t max_hold_ms);
 
 /* el_lock_downgrade marks a write hold as a read hold, whose key neither lingers nor is handed off.
@@ -122,9 +122,9 @@ bool el_lock_is_abandoned(const el_lock *lk);
 
 /* el_lock_wait_released waits up to |timeout_ms| until the release has ended. Returns false if it
  * has not. Otherwise err->code is EL_OK if the key was deleted, was handed off, is shared or
- * lingers, or if the lock was never held. EL_LOST: the hold was lost, or the key was gone before
- * the release. EL_CLOSED: the client was closed before etcd confirmed the release. Any other code:
- * etcd refused to delete the key. @thread lua */
+ * lingers, or if the lock was never held. EL_LOST: the hold was lost, the key was gone before the
+ * release, or another cluster answers. EL_CLOSED: the client was closed before etcd confirmed the
+ * release. Any other code: etcd refused to delete the key. @thread lua */
 bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err);
 
 /* el_lock_wait_ended waits up to |timeout_ms| for EL_LOCK_ENDED. Returns whether the hold has
@@ -144,7 +144,7 @@ bool el_lock_drop(el_lock *lk);
 bool el_lock_waited(const el_lock *lk);
 
 /* el_lock_take_holder returns what an answer has last told about the lock's holder during the wait.
- * NULL: no answer has since the last call. The caller frees the result. @thread any */
+ * NULL: nothing since the last call. The caller frees the result. @thread any */
 el_seen_key *el_lock_take_holder(el_lock *lk);
 
 /* el_lock_take_other_permits returns the same about a key of the semaphore with another number of

@@ -301,7 +301,7 @@ static void send_election_read(el_request_queue *queue, el_bytes key,
 /* During an election, a member leaves requests unanswered, and it never answers a write that it has
  * passed on to the last leader. But it answers a read as soon as there is a new leader. So while
  * the member in use has not answered since the failover, such a read waits there and at the member
- * left last. Its answer may move the client to that member (el_channel_saw_leader). A member may
+ * left last. The client may move to the member that answers (el_channel_saw_leader). A member may
  * also refuse the read at once, so a pause separates these reads. */
 static void await_leader(el_request_queue *queue, el_bytes key) {
   const el_channel *ch = el_auth_channel(queue->shared->auth);
@@ -358,7 +358,7 @@ static bool is_same_time(int64_t a_ms, int64_t b_ms) {
 /* Tells whether a member of |batch| puts a key into the lock queue that |request| changes. Then
  * |request| must not join the batch, because all writes of a batch have the same revision. Two keys
  * would have no order. And if |request| deletes the key for which the member then waits, the watch
- * of that key, which begins after this revision, would not report it. */
+ * of that key, which begins after this revision, would not report the deletion. */
 static bool follows_enqueue(const el_batch *batch, const el_request *request) {
   const el_request *member;
   TAILQ_FOREACH(member, &batch->members, link) {
@@ -477,13 +477,13 @@ void el_request_queue_send_ready(el_request_queue *queue) {
   }
 }
 
-/* settle (lock/client.c) runs after each timer, and sends. */
+/* settle (lock/client.c) runs after the timers that are due, and sends. */
 static void on_timer(el_timer *timer) { (void)timer; }
 
-/* Tells whether |answer| is a timeout that does not show that etcd is unreachable: the timeout was
- * shorter than el_channel_attempt_ms, or the request took all of it, but etcd was reached after the
- * request was sent. (A request that ended early does show it: the health check found that the
- * connection answers nothing.) */
+/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. Either the
+ * timeout was shorter than el_channel_attempt_ms; or the request took the whole timeout, and etcd
+ * was reached after the request was sent. (A request that ended early does show it: the health
+ * check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
@@ -493,8 +493,8 @@ static bool is_inconclusive(const el_request_queue *queue,
           (took_all && answer->sent_ms < queue->shared->contact.reached_ms));
 }
 
-/* Notes what |err|, with which a request or a lease call has ended, shows about the contact. It is
- * no failure if another member may answer, or if etcd is alive, but busy with passwords. */
+/* Notes what |err|, with which a request or a lease call has ended, shows about the contact. |err|
+ * is no failure if another member may answer, or if etcd is alive, but busy with passwords. */
 static void note_contact(el_request_queue *queue, const el_error *err) {
   el_contact *contact = &queue->shared->contact;
   if (err->code != EL_UNAVAILABLE) {

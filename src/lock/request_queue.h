@@ -57,7 +57,7 @@ struct el_request {
   /* the largest revision of the store that was known when the request was sent */
   int64_t rev_at_send;
   bool is_queued; /* the request has not left yet */
-  /* a batch with this request failed, perhaps because of another one: it is sent alone now */
+  /* a batch with this request failed, perhaps because of another one: this one is sent alone now */
   bool was_refused_in_batch;
   int64_t timeout_ms; /* of the last attempt */
   /* |timeout_ms| was less than el_channel_attempt_ms */

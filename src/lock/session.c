@@ -267,7 +267,7 @@ typedef struct lease_check {
   el_session *session;
   unsigned generation;
   el_keys keys; /* the keys of the entry that is read */
-  int64_t rev;  /* create_revision of these keys; 0: their put is in flight */
+  int64_t rev;  /* their create_revision; 0: their put is not confirmed */
 } lease_check;
 
 static const el_entry_request READ_CHECK = {.kind = EL_REQUEST_READ};
@@ -287,7 +287,7 @@ static void send_check(el_session *session, const el_checked_key *key) {
   el_request_queue_send(session->shared->requests, &check->request, &built.txn);
 }
 
-/* Returns the listed key to read: a key whose put is in flight only if there is no other. */
+/* Returns the listed key to read: a key whose put is not confirmed only if there is no other. */
 static el_checked_key *next_checked(const el_session *session) {
   el_checked_key *key;
   TAILQ_FOREACH(key, &session->keys, link) {
@@ -391,8 +391,9 @@ static bool may_revoke(const el_session *session, int64_t now_ms) {
   return now_ms >= session->lease.keep_until;
 }
 
-/* Ends the lease because it does not exist in etcd, or counts as gone. (Another cluster may have
- * given that answer.) The end is early if the TTL in the latest answer is not over. */
+/* Ends the lease, which does not exist in etcd, or counts as gone. (The answer that it does not
+ * exist may have come from another cluster.) The end is early if the TTL and the lock delay, from
+ * the latest renewal on, are not over. */
 static void lose_lease(el_session *session, int64_t now_ms) {
   const el_renewal *last = last_renewal(session);
   bool is_early =
@@ -509,8 +510,9 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 }
 
 /* If no hold is proven, and answers take so long that this may be the reason, notes that, and
- * reports it if it has lasted for EL_UNPROVEN_TTLS. No answer is not a slow one. (A lease that
- * may have expired is proven by two round trips within one TTL, see lease_proof.h.) */
+ * reports it if it has lasted for EL_UNPROVEN_TTLS. A keepalive that has failed does not count as
+ * slow. (It takes two round trips within one TTL to prove a lease that may have expired, see
+ * lease_proof.h.) */
 static void note_slowness(el_session *session, bool is_answered,
                           int64_t now_ms) {
   const el_session_lease *lease = &session->lease;
@@ -638,7 +640,7 @@ static check_result read_check(const lease_check *check,
              seen.own.rev == rev;
   result.is_found = is_there && seen.own.lease == check->keys.lease;
   result.is_gone = seen.outcome.is_done && !result.is_found && check->rev != 0;
-  /* a key whose put is in flight need not be there yet */
+  /* a key whose put is not confirmed need not be there yet */
   key = seen.outcome.is_done && rev != 0 ? find_checked(check, rev) : NULL;
   if (key != NULL) {
     check->session->key_checked(key, result.is_found,

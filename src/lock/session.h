@@ -5,6 +5,7 @@
  *   NEW -needed-> GRANTING -granted-> ALIVE -gone or given up-> ENDED -el_session_reset-> NEW
  *    ^               |                  |
  *    +--- refused ---+                  +-close-> REVOKING -> ENDED
+ *   NEW, GRANTING -close-> ENDED
  *
  * Hold deadline. The holds of a session are valid until |hold_deadline|: the TTL, minus the margin,
  * after the last proven renewal was sent (lease_proof.h). If the answers to a keepalive and to the
@@ -13,9 +14,10 @@
  *
  * So every TTL/3 a session sends one keepalive and, while keys are held or may become so, one
  * linearizable read of one of them, both at once. If the TTL is under about 7 s, it sends them more
- * often, so that a hold outlives an election. If an answer may take TTL/4 (net/patience.h), it
- * sends them every TTL/10, so that a hold outlives lost packets and a slow disk. They are sent on
- * time although earlier ones are unanswered. The requests of each acquisition also serve as reads.
+ * often, so that a hold outlives an election. If an answer may take TTL/4 or longer
+ * (net/patience.h), it sends them every TTL/10, so that a hold outlives lost packets and a slow
+ * disk. They are sent on time although earlier ones are unanswered. The requests of each
+ * acquisition also serve as reads.
  *
  * Lock delay. A session with a lock delay asks for a lease of TTL plus lock delay, and its hold
  * deadline counts the TTL only. So the keys of a client that crashes block other clients for at
@@ -63,7 +65,8 @@ typedef enum el_session_state {
 
 /* el_session_end is how a lease has ended. */
 typedef enum el_session_end {
-  EL_SESSION_END_EXPIRED, /* the lease is gone, after TTL and lock delay */
+  /* the lease is gone, or counts as gone, after TTL and lock delay */
+  EL_SESSION_END_EXPIRED,
   /* the lease is gone, or counts as gone, before TTL and lock delay were over: etcd may not have
    * kept the keys for as long as it had promised */
   EL_SESSION_END_EARLY,
@@ -96,7 +99,7 @@ enum {
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
   const el_keys *keys;
-  int64_t rev;  /* create_revision of the key; 0: its put is in flight */
+  int64_t rev;  /* create_revision of the key; 0: its put is not confirmed */
   bool is_held; /* the key is listed and held */
   /* zero while the key is not listed */
   TAILQ_ENTRY(el_checked_key) link;
@@ -124,8 +127,8 @@ typedef struct el_session_lease {
   int64_t read_ms;       /* when the last read of a key was sent */
   uint8_t reads;         /* reads of a key in flight */
   uint8_t read_failures; /* failed reads in a row */
-  /* do not revoke the lease before this, because a hold was lost; 0: no hold was lost, or there is
-   * no lock delay */
+  /* do not revoke the lease before this, because all its holds were lost; 0: they were not, or
+   * there is no lock delay */
   int64_t keep_until;
   /* an entry needs the answer to a keepalive that is sent at this time or later; 0: no entry has
    * needed it */
@@ -135,7 +138,7 @@ typedef struct el_session_lease {
   bool is_auditing;      /* an audit is in flight */
   /* when to audit; 0: never, or an audit is in flight */
   int64_t audit_at;
-  /* milliseconds from the answer to the next audit until the audit after it */
+  /* milliseconds from the next answer to an audit until the audit after it */
   int64_t audit_interval_ms;
   uint8_t audit_failures; /* failed audits in a row */
 } el_session_lease;
@@ -180,13 +183,13 @@ struct el_session {
   int64_t lease_end_ms;     /* when it came, by el_now_ms */
   /* of the last grant, keepalive or lease check; code EL_OK: it succeeded */
   el_error last_error;
-  /* answers take too long for the TTL; code EL_OK: they do not */
+  /* answers take too long for the TTL, and no hold is proven; code EL_OK: this is not so */
   el_error too_slow;
-  int64_t too_slow_ms; /* since when, if they do */
+  int64_t too_slow_ms; /* since when, if it is so */
   el_timer timer;
   el_keepalive *keepalive;
-  /* The listed keys. A lease check reads the first key whose put has been answered. If there is
-   * none, it reads the first key. The key that is read moves to the end. */
+  /* The listed keys. A lease check reads the first key whose put is confirmed. If there is none, it
+   * reads the first key. The key that is read moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys, n_held;
   /* leases that are revoked in the background */
@@ -238,8 +241,8 @@ void el_session_moved(el_session *session);
 void el_session_close(el_session *session);
 
 /* el_session_abandon ends the lease at once, as if it had been lost (EL_SESSION_END_EARLY or
- * EL_SESSION_END_EXPIRED), and has it revoked in the background, unless the lock delay of a lost
- * hold is not over. A session whose lease is not alive ends as by el_session_close. @thread io */
+ * EL_SESSION_END_EXPIRED). It has the lease revoked in the background, except during the lock delay
+ * of a lost hold. A session whose lease is not alive ends as by el_session_close. @thread io */
 void el_session_abandon(el_session *session);
 
 /* el_session_publish_hold_deadline shows the hold deadline to other threads. If holds were lost,
@@ -253,8 +256,8 @@ void el_session_end_holds(el_session *session, el_loss loss);
 
 /* ---- events of entries ---- */
 
-/* el_session_add_key lists |key| for lease checks, if it is not listed. |is_held|: a lock is held
- * by the key, and is lost with the lease. @thread io */
+/* el_session_add_key lists |key| for lease checks, if it is not listed, and sets its |is_held|: a
+ * lock is held by the key, and is lost with the lease. @thread io */
 void el_session_add_key(el_session *session, el_checked_key *key, bool is_held);
 
 /* el_session_remove_key removes |key| from the list. If |key| is not listed, the function does
@@ -300,9 +303,9 @@ int64_t el_session_stay_ms(const el_session *session);
 bool el_session_is_proven(const el_session *session, int64_t now_ms);
 
 /* el_session_proven_rev returns the store's revision in the answer that has shown a key of the
- * lease last; 0: that answer is not fresh at |now_ms| (EL_FRESH_PROOF_MS), or the hold deadline is
- * near. A serializable read of this revision or a later one is enough to grant a waiter; otherwise
- * the grant takes a linearizable read. @thread io */
+ * lease last; 0: that answer is not fresh at |now_ms| (EL_FRESH_PROOF_MS), or less than TTL/2 is
+ * left until the hold deadline. A serializable read of this revision or a later one is enough to
+ * grant a waiter; otherwise the grant takes a linearizable read. @thread io */
 int64_t el_session_proven_rev(const el_session *session, int64_t now_ms);
 
 /* el_session_renewal_sent_ms returns when the latest keepalive that etcd has answered was sent

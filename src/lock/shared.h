@@ -28,9 +28,10 @@
 /* el_stats is a copy of the counters of a client. The fields have the names that they have in Lua's
  * client:stats. Except for |held| and |waiting|, they count since connect and never decrease. */
 typedef struct el_stats {
-  /* Requests sent to etcd, by kind. looks: reads of a queue, and those that wait until etcd has
-   * elected a leader; watches: those that etcd has created; calls: transactions of a caller
-   * (guarded.h), status queries, and the transactions that check whether an answer was stale. */
+  /* Requests sent to etcd, by kind. looks: reads of a queue or of the client's key in it, and those
+   * that wait until etcd has elected a leader; watches: those that etcd has created; calls:
+   * transactions of a caller (guarded.h), probes (breaker.h), status queries, and the transactions
+   * that check whether an answer was stale. */
   int64_t enqueues, tries, looks, deletes, lease_checks;
   int64_t keepalives, grants, revokes, audits, watches, calls;
   /* Authenticates that have ended, and the milliseconds that they have taken together */
@@ -62,7 +63,7 @@ void el_counters_read(const el_counters *counters, el_stats *stats);
  * key of the semaphore with another number of permits. */
 typedef struct el_seen_key {
   int64_t seen_ms;  /* when the answer came (el_now_ms) */
-  uint16_t permits; /* the other number of permits; 0: that of the holder */
+  uint16_t permits; /* the other number of permits; 0: the holder's key */
   size_t len;
   char label[]; /* the value of the key, |len| bytes */
 } el_seen_key;
@@ -106,8 +107,8 @@ void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
 
 /* ---- the shared part ---- */
 
-/* el_shared is the shared part of one client. The comments of the fields name
- * the threads that may use them. */
+/* el_shared is the shared part of one client. The comments of the fields name the threads that may
+ * use them. */
 typedef struct el_shared {
   atomic_int refs;
   /* fork generation of the process that made the client; constant */
@@ -214,9 +215,8 @@ void el_shared_clear_proof_error(el_shared *shared);
 void el_shared_keep_proof_error(el_shared *shared, const el_error *otherwise);
 
 /* el_shared_read_proof_error copies the proof error because of which a hold deadline last passed.
- * If no deadline has passed yet, it copies the present proof error. It does so, too, if a deadline
- * passed at |ended_ms| (0: none) and the I/O thread has not recorded that yet. @thread any
- * @locks shared->mu */
+ * If none has passed yet, or the I/O thread has not yet recorded that one passed at |ended_ms| (0:
+ * none did), it copies the present proof error. @thread any @locks shared->mu */
 void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
                                 el_error *err);
 

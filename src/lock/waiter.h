@@ -42,15 +42,15 @@ typedef struct el_waiter_events {
   void (*failed)(el_waiter *waiter, const el_error *err);
   void (*lost)(el_waiter *waiter, el_loss loss);
   /* The release is over. EL_OK: the key is deleted, or stays because it was handed off, is shared
-   * or lingers. EL_LOST: the hold was lost, or the key was gone before. Any other code: the delete
-   * was refused or is not confirmed. */
+   * or lingers. EL_LOST: the hold was lost, the key was gone before, or another cluster answers.
+   * Any other code: the delete was refused or is not confirmed. */
   void (*released)(el_waiter *waiter, const el_error *err);
   /* called last; the queue does not use the waiter after that */
   void (*done)(el_waiter *waiter);
   /* Returns when max_hold ends the hold (el_now_ms); INT64_MAX: never. */
   int64_t (*max_hold_end)(const el_waiter *waiter);
   /* Returns the mod_rev with which the write order of the next hold begins if the key is handed off
-   * (write_order.h). -1: the key must not be handed off. */
+   * or lingers (write_order.h). -1: the key must do neither. */
   int64_t (*mod_rev)(const el_waiter *waiter);
   /* The lease has ended while the waiter had a key in etcd's queue. The waiter waits again, at the
    * end of that queue. */
@@ -64,7 +64,7 @@ typedef struct el_waiter_events {
 struct el_waiter {
   const el_waiter_events *events;
   el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
-  /* owned; the value that the enqueue puts; freed at the grant */
+  /* owned; the value that an enqueue or a try puts; freed at the grant */
   el_bytes value;
   /* the caller's limit of the wait, for messages; if there is none, a limit until etcd has first
    * answered, which on_deadline raises */
