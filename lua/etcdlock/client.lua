@@ -155,8 +155,8 @@ end
 -- @fail locked, deadlock, lost, or a request error: `locked` only if etcd or this client knows that
 --   the lock is taken; `unavailable` if etcd has not answered within 2 s; `deadlock` if the owner
 --   would wait for its own hold, for example if the owner of a read hold asks for the write lock;
---   `lost` if the key that the call created was deleted during the call. Where a wait would stop an
---   event loop or nginx's worker, the 2 s are [0.1 s or 0.5 s](nginx.md#where-a-call-can-wait)
+--   `lost` if the key that the call created was deleted during the call. Where no call can wait
+--   (code `context`), the 2 s are [0.1 s or 0.5 s](nginx.md#where-a-call-can-wait)
 
 --- Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
 -- error. `fn` never begins without the lock. The call also releases the lock if a debug hook raises
@@ -171,8 +171,8 @@ end
 --
 -- If the lock was lost while `fn` ran (`lost`), if `fn` unlocked it (`not_held`), or if it cannot
 -- be released (`denied`, `closed`, …), the call returns nil, message, code, `true`, and then the
--- results of `fn`. So the fourth result tells whether `fn` has run: then do not repeat the work
--- blindly. If only etcd's confirmation of the release is missing after 2 s, the call succeeds.
+-- results of `fn`. This fourth result tells that `fn` has run: do not repeat its work blindly. If
+-- only etcd's confirmation of the release is missing after 2 s, the call succeeds.
 -- @function client:with_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -358,7 +358,8 @@ end
 -- @tfield count acquired locks that were acquired
 -- @tfield count lost locks that were lost
 -- @tfield count leaked locks that leaked: garbage-collected while they were held
--- @tfield count failed_attempts requests that failed; each retry counts
+-- @tfield count failed_attempts requests that failed, except `revokes`, `watches` and those of
+--   `client:status`; each retry counts
 -- @tfield count held locks that are held now
 -- @tfield count waiting calls that wait for a lock now, or for the answer to a try
 local REQUESTS = {
@@ -455,7 +456,7 @@ end
 -- the lock, with `lock:get`. If etcd does not answer, the call fails after 5 s, with the option
 -- `fail_fast` at once.
 -- @tparam string key key in etcd; the client's prefix is not added
--- @tparam[opt=false] any default as of `lock:get`
+-- @tparam[opt=false] any default as in `lock:get`
 -- @treturn string|any value, or `default`
 -- @fail a request error
 function Client:get(key, default)

@@ -74,16 +74,17 @@ local function text_option(...)
   }
 end
 
---- The options of `etcdlock.connect`. If an option is missing whose default is an `ETCDCTL_`
--- variable, the client uses the value of that variable.
+--- The options of `etcdlock.connect`. A missing option whose default is an `ETCDCTL_` variable gets
+-- the value of that variable, unless `env` is false, or another option takes its place:
+-- `cacert_pem`, `cert_pem`, `key_pem` or `token`.
 -- @table connect_options
 -- @tfield[opt="`ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`"] string|{string,...} endpoints 1 to 32
 --   addresses of etcd members: a list, or one string with commas. An address is `host:port`,
---   `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in
---   `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any
---   option of TLS is given. The client begins with the first address, and goes on in this order
---   until one answers. For each address before it that neither answers nor refuses, the first lock
---   comes 1.2 s later
+--   `http://host:port`, `https://host:port`, `unix:PATH` or, with TLS, `unixs:PATH`. An IPv6
+--   address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme,
+--   the client uses TLS if any option of TLS is given. The client begins with the first address,
+--   and goes on in this order until one answers. For each address before it that neither answers
+--   nor refuses, the first lock comes 1.2 s later
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
 --   deletes its keys after that time and the `lock_delay`. The TTL should be at least four times
 --   what an answer of etcd takes, and eight times (sixteen with one endpoint) to outlive a member

@@ -273,14 +273,14 @@ function Lock:_confirm(count, was_held)
 end
 
 --- Decrements the count. If the count is then 0, the call releases the lock: the client deletes the
--- lock's key, hands it to the next waiter of the same client, or keeps it (option `linger`). The
--- call waits up to 2 s for etcd's confirmation. If a wait is impossible, as in some phases of
--- nginx, the call sends the request and returns true at once.
+-- lock's key, hands it to the next waiter of the same client, or keeps it, for `linger` or for
+-- other readers that share it. The call waits up to 2 s for etcd's confirmation. If a wait is
+-- impossible, as in some phases of nginx, the call sends the request and returns true at once.
 --
 -- At count 0 the lock counts as released from the start of the call, whatever the call returns. The
 -- call never deletes the key of another client, so it may be repeated. In Lua 5.4, a
 -- `local lock <close>` is unlocked at the end of its scope. If the lock was released because its
--- nginx request ended, the call returns true.
+-- nginx request ended, the first `unlock` returns true.
 -- @treturn true
 -- @fail not_held, lost, or a request error: `not_held` if the lock was released before the call;
 --   `lost` if it was lost before; `unavailable` if etcd has not confirmed the release within 2 s.
@@ -328,10 +328,10 @@ end
 -- than 0.2 s (not for a release, and not `client:close`). If the lock is lost already, `on_lost`
 -- runs the function at once.
 --
--- Such a call runs the `on_lost` functions of all lost locks. The locks come in the order in which
--- their first functions were registered. If a function raises an error, the call runs the remaining
--- functions and then raises the first error. In nginx, a call runs only the functions of locks that
--- end with its own nginx request, or with none.
+-- Such a later call runs the `on_lost` functions of all lost locks. The locks come in the order in
+-- which their first functions were registered. If a function raises an error, the call runs the
+-- remaining functions and then raises the first error. In nginx, a call runs only the functions of
+-- locks that end with its own nginx request, or with none.
 -- @tparam listener fn called with the lock and the reason
 -- @treturn true
 -- @fail not_held: if the lock was released before

@@ -250,8 +250,8 @@ end
 -- or that nobody leads. The age grows while etcd does not answer, and while no call of `next`
 -- waits. Otherwise it is at most `ttl` / 3 (10 s if that is less) plus the time of an answer. Sends
 -- no request.
--- @treturn seconds|nil counted from the time at which the client sent the request; nil: etcd has
---   not answered the observer yet
+-- @treturn seconds|nil counted from the time at which the client sent the request that etcd has
+--   answered; nil: etcd has not answered the observer yet
 -- @fail never
 function Observer:age()
   return self._confirmed_at and core.now() - self._confirmed_at

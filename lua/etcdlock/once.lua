@@ -268,7 +268,8 @@ end
 -- again.
 --
 -- If another client runs the job, the call waits until that run has ended, and runs `fn` only if
--- that run has failed. With `timeout = 0` the call fails with `locked` instead.
+-- that run has failed or belongs to an earlier period. With `timeout = 0` the call fails with
+-- `locked` instead.
 --
 -- If `fn` has run, but the run could not be recorded (`lost`, `denied` and others), the call
 -- returns nil, message, code, **true**, results of `fn`. If the lock is lost after the run was

@@ -251,7 +251,8 @@ local function check_word(where, field, value, words)
 end
 
 --- Makes the program lose all its holds of `name` now. When the call returns, `held` of these locks
--- returns false, the `on_lost` functions have run, and the keys of these holds are deleted.
+-- returns false, the `on_lost` functions have run, and the keys of these holds are in no queue any
+-- more.
 --
 -- For `deleted`, `replaced` and `max_hold`, etcd and the client do what the reason says. For the
 -- other reasons, the key is deleted and the lock reports the reason; the option `log` reports
@@ -307,7 +308,7 @@ end
 --   `lock:put`
 -- @tparam outcome outcome
 -- @tparam function fn
--- @tparam[opt=1] count nth which of these calls, from 1
+-- @tparam[opt=1] count nth which of these calls; 1 if left out
 -- @treturn any results of `fn`
 -- @fail never
 -- @raise an error of `fn`; if `fn` makes fewer such calls, or the call cannot end so
@@ -342,8 +343,8 @@ end
 
 --- Calls `fn`. All [calls in it that may fail](testing_your_code.md#5-one-failure) with
 -- `unavailable` do so at once, as in an outage that is shorter than the TTL: the program keeps its
--- holds, and no write is applied. Only a call for a lock that is taken first waits for the lock, as
--- without an outage.
+-- holds, and no write is applied. Exception: if a lock is taken, the call for it waits for the lock
+-- first, as without an outage.
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never
@@ -400,8 +401,9 @@ end
 -- @tparam function fn
 -- @tparam function is_right
 -- @treturn count number of runs with a failure
--- @fail text a report with a line for each failure after which the data are wrong, such as
---   `shop.lua:12: lock:put ended with "unavailable", although etcd has applied it: …`
+-- @fail text a report: what is wrong without a failure; otherwise a line for each failure after
+--   which the data are wrong, such as `shop.lua:12: lock:put ended with "unavailable", although
+--   etcd has applied it: …`
 function M.each_failure(fn, is_right)
   check.callable("testing.each_failure", "is_right", is_right)
   local made, count, faults = {}, 0, {}
