@@ -175,7 +175,8 @@ end
 --- Releases the lock that this object holds.
 -- @function resty_lock:unlock
 -- @treturn count always 1
--- @fail text `unlocked` (this object holds no lock, or the lock has ended), or another message
+-- @fail text `unlocked` (this object holds no lock, or the lock has expired or was lost), or
+--   another message
 function M.unlock(self)
   local lock = self.held
   self.held = nil
