@@ -161,7 +161,8 @@ local function conclude(run)
   run.passed, run.failed = tonumber(passed or 0), tonumber(failed or 0)
   run.skipped = tonumber((rest or ""):match "(%d+) skipped" or 0)
   if run.failed == 0 and (not passed or run.process.code ~= 0 or reports ~= "") then
-    run.failed = 1 -- busted ended too early, or failed outside the tests
+    -- busted ended too early or failed outside the tests, or a sanitizer has reported something
+    run.failed = 1
     run.text = ("%s\n%s ended with code %d, signal %d%s\n"):format(run.text, run.file,
       run.process.code, run.process.signal, run.is_late and (" after %d s"):format(LONGEST) or "")
   end

@@ -1,7 +1,8 @@
 -- A client of any version that takes locks in all modes for some time, with several owners. Run by
 -- versions_spec.lua. Its argument is JSON: endpoints, prefix, ttl, seconds, owners, seed.
 --
--- Prints a line for each result:
+-- Prints these lines:
+--   ready                           all owners have begun
 --   hold MODE NAMES TOKEN FROM TO   a hold that was held from FROM to TO, in seconds of a clock
 --                                   that all processes share. NAMES have commas between them
 --   wrote NAME VALUE                the counter of the name was set to the value

@@ -132,7 +132,7 @@ local function judge(agents, versions)
   return all.counts
 end
 
--- Returns a line of the matrix.
+-- Returns a line with the number of holds of |version| in each mode. Fails if a mode had none.
 local function describe_counts(version, counts)
   local cells = {}
   for i, mode in ipairs { "lock", "read", "write", "permit", "multi", "leader" } do

@@ -1,5 +1,5 @@
--- Tests that the code in README and in the documents runs unchanged, and that their links lead to
--- files and headings that exist.
+-- Tests that the code in README and in the documents runs, that their commands of make are targets,
+-- and that their links lead to files and headings that exist.
 -- Needs: one plain member, no sanitizer.
 
 describe("the documents' Lua", function()

@@ -16,7 +16,7 @@ setup(function()
   suite.etcd():allow(RECEIPTS)
 end)
 
--- Returns what the example prints, without errors.
+-- Runs the example, which must not fail or print errors, and returns what it prints.
 local function output(name, ...)
   local out, code, err = proc.run_lua("examples/" .. name .. ".lua", { ... },
     { env = { ETCDCTL_ENDPOINTS = suite.endpoints() }, seconds = 60 })

@@ -1,5 +1,5 @@
-/* Fuzz target lease: answers to LeaseGrant and LeaseTimeToLive, and messages of a LeaseKeepAlive
- * stream. */
+/* Fuzz target lease: answers to LeaseGrant, LeaseRevoke and LeaseTimeToLive, and messages of a
+ * LeaseKeepAlive stream. */
 #include "fuzz.h"
 
 #include "base/timer.h"

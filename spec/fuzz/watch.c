@@ -29,7 +29,7 @@ static void stop(size_t i) {
   is_started[i] = false;
 }
 
-/* Starts or stops a watch, chosen by the input, within an event. Entries do this, too. */
+/* Starts a watch, stops one, or neither, as the input says, in an event. Entries do this, too. */
 static void on_event(el_watch *watch, const el_watch_event *event) {
   size_t i = (size_t)(watch - watches);
   FUZZ_CHECK(is_started[i]);

@@ -278,8 +278,8 @@ end
 
 -- ---- Lua modules ----------------------------------------------------------------
 
--- Lua modules, each with the only files or folders that may load it. The rest of the library needs
--- no module but its C core, JSON, and the event loop in use.
+-- Lua modules, each with the only files or folders that may load it. The rest of the library loads
+-- no module but its C core, JSON, the event loop in use, and coxpcall with Lua 5.1.
 local LUA_MODULES = {
   { "argparse", { "lua/etcdlock/command/parser.lua" } },
   { "luv", { "lua/etcdlock/command/", "lua/etcdlock/wait/luv.lua" } },

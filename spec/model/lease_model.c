@@ -145,7 +145,7 @@ typedef struct {
   int applied; /* how many it has applied */
   int store; /* how many are in its store: more than |applied| after a restart */
   int snap_to; /* the snapshot that it has received and not applied; 0: none */
-  int snap_after;     /* which entry it applies before that snapshot */
+  int snap_after;     /* how many entries it applies before that snapshot */
   uint64_t term;      /* raft_term in its answers */
   int64_t base;       /* its log begins after this position */
   int64_t expires;    /* when its lessor lets the lease expire */
@@ -176,7 +176,7 @@ typedef struct {
   int member, target;
   int64_t sent_ms; /* by the client's clock */
   int64_t give_up;
-  int index; /* which entries must be applied */
+  int index; /* how many entries must be applied */
   uint64_t term;
   int64_t rev;
 } request;
@@ -244,7 +244,7 @@ typedef struct {
   uint64_t term;
   int leader; /* of |term|, or NOBODY */
   int64_t elected_ms;
-  int64_t lost_since; /* since when no quorum hears the leader; -1: it does */
+  int64_t lost_since; /* since when no quorum hears the leader; -1: one does */
   bool is_led;        /* the leader has committed an entry of its term */
   bool is_revoking,
       is_revoke_replicated; /* a revoke is in the leader's log, not committed */
@@ -367,7 +367,7 @@ static int count_able_linked(int m) {
   return n;
 }
 
-/* Whether a quorum follows the leader now. */
+/* Whether the member leads, and a quorum can follow it now. */
 static bool is_leading(int m) {
   return m != NOBODY && w.leader == m && is_able(m) &&
          count_able_linked(m) >= w.majority;
@@ -921,7 +921,7 @@ static int choose_victim(int leader_percent) {
   return (int)between(0, w.n - 1);
 }
 
-/* Each schedule has only some kinds of faults, so that rare combinations of the same kind occur. */
+/* Each schedule has only some kinds of faults, so that several of one kind meet often. */
 static void choose_faults(void) {
   static const int *const allowed[N_FAULT_KINDS] = {
       &options.hang, &options.pause, &options.cut, &options.transfer,

@@ -11,8 +11,9 @@ local write_file = require "bench.write_file"
 local RULE = "src/protocol/lease_proof.c"
 local DIRECTORY = "build/model"
 local SCHEDULES = tonumber(os.getenv "SCHEDULES") or 100000
--- Options of the model for the runs without a mutant: the faults of all versions of etcd; then also
--- the snapshots that a member gets if it has missed 5,000 entries.
+-- Options of the model for the runs without a mutant: members of all versions of etcd; then, with
+-- members of one version, also the snapshots that a member gets if it has missed 5,000 entries,
+-- where each write raises the revision (bump=100).
 local RUNS = {
   "", "versions=vulnerable snapshots=1 bump=100", "versions=fixed snapshots=1 bump=100",
 }

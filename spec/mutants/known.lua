@@ -1,6 +1,6 @@
 -- Known mutants: bugs that etcdlock has had, or that would break a safety rule. Each is a small
 -- patch, and names what must notice it: |spec|, |simulator| or |model|. `make known-mutants` prints
--- MISSED if that does not notice it, and BROKEN if the patch cannot be built.
+-- MISSED if that does not notice it, and BROKEN if the patched file cannot be built or loaded.
 --
 --   name    the bug
 --   file    the file that is patched

@@ -11,7 +11,7 @@ local SWAPPED = {
   lua = { ["and"] = "or", ["or"] = "and" },
 }
 
--- Replaces text between |from| and |to| of |line|.
+-- Returns |line| with |text| in place of its characters from |from| to |to|.
 local function splice(line, from, to, text)
   return line:sub(1, from - 1) .. text .. line:sub(to + 1)
 end
@@ -96,8 +96,8 @@ local function mutants_of_lua(add, lines, number)
   end
 end
 
---- Returns the mutants of line |number| of |lines|, which are those of |file|: a list of
--- { description, text of the changed line }.
+--- Returns the mutants of line |number| of |lines|, the lines of |file|: a list of { description,
+-- text of the changed line }.
 function M.of_line(file, lines, number)
   local list = {}
   local function add(description, text) list[#list + 1] = { description, text } end

@@ -1,5 +1,5 @@
 --- Returns |text|, the content of the file of the known mutant |mutant|, with |mutant.to| in place
--- of |mutant.from|. Raises if that text does not occur exactly once.
+-- of |mutant.from|. Raises if |mutant.from| does not occur exactly once.
 return function(text, mutant)
   local first, last = text:find(mutant.from, 1, true)
   assert(first and not text:find(mutant.from, last + 1, true),

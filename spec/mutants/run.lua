@@ -46,7 +46,8 @@ local function read_files()
   return files
 end
 
--- Returns all mutants of |files|: { file =, number =, description =, text = }.
+-- Returns all mutants of |files|: { file =, number =, description =, text =, was = }. |was| is
+-- the line before the change.
 local function all_mutants(files)
   local list = {}
   for _, file in ipairs(files) do

@@ -3,8 +3,8 @@
 --   make known-mutants ONLY="src/lock/entry.c 131" MOST=4 SEED=1
 --
 -- |ONLY| selects the mutants of these files, specs and regressions; with a file of the simulator,
--- also all that it must notice; empty: all. Of these, at most |MOST| are tried, which |SEED|
--- selects; empty: all. The mutants of the model are those of spec/model/run.lua.
+-- also all that the simulator must notice; empty: all. Of these, at most |MOST| are tried, which
+-- |SEED| selects; empty: all. spec/model/run.lua tries the mutants of the model.
 
 local known = require "spec.mutants.known"
 local patch = require "spec.mutants.patch"
@@ -32,8 +32,8 @@ local function failing_test(spec)
   return tree.output():match "\n *FAIL ([^\n]+)"
 end
 
--- Returns why |mutant| cannot be tried, whose file with the patch is |text|; nil if it can be.
--- Without this check, the failures of such a mutant would count as noticed.
+-- Returns why |mutant| cannot be tried; nil if it can be. |text| is its patched file. Without this
+-- check, the failures of such a mutant would count as noticed.
 local function find_fault(mutant, text)
   if mutant.file:find "%.[ch]$" then
     local is_built = tree.build() and (not mutant.simulator or tree.succeeds(SIMULATOR))
@@ -44,8 +44,7 @@ local function find_fault(mutant, text)
   end
 end
 
--- Returns the verdict on |mutant|, which is in the copy, and its cause. |text| is that of
--- find_fault.
+-- Returns the verdict on |mutant|, which is in the copy, and its cause. |text|: as for find_fault.
 local function judge(mutant, text)
   local fault = find_fault(mutant, text)
   if fault then return "BROKEN ", fault end

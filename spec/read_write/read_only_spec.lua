@@ -108,8 +108,8 @@ describe("lock:downgrade", function()
     clients.await_watched(client, lock)
   end)
 
-  -- Asserts that a reader is let in, that etcd then receives |n| late requests, and that |value|
-  -- stays what the data key contains.
+  -- Asserts that a reader is let in, that etcd then receives |n| late requests, and that the data
+  -- key still contains |value|.
   local function assert_late(n, value)
     local reader = assert(other:read_lock("a", { timeout = 5 }))
     assert.equal(n, server:deliver "Txn")

@@ -90,7 +90,8 @@ typedef struct lease_record {
 
 static struct {
   checks_options options;
-  bool is_calm;     /* no faults but silent watches and changes by an admin */
+  /* no faults but stale reads, silent watches and changes by an admin */
+  bool is_calm;
   int64_t peace_us; /* when the last effects of faults are over; 0: unknown */
   /* by create_revision: when an admin has changed the key; 0: none has */
   int64_t sabotaged_us[REVS_MAX];
@@ -463,8 +464,9 @@ static void check_handoff(const user *of) {
   record->passed_token = 0;
 }
 
-/* Users of one program get a lock or a write lock in the order of their calls. Not checked: tries,
- * readers, which share a key, and permits, whose order is etcd's, because each has a key. */
+/* Users of one program get a lock or a write lock in the order of their calls. Not checked: tries;
+ * readers, which share a key; permits and multi-locks, whose order is etcd's, because each has keys
+ * of its own. */
 static void check_turn(user *of) {
   if ((of->wish.mode != EL_MODE_LOCK && of->wish.mode != EL_MODE_WRITE) ||
       of->wish.try_once) {
@@ -538,8 +540,8 @@ static bool is_delayed(const etcd_key *key) {
   return false;
 }
 
-/* Tells whether |key|, with the entry |it|, is that of the wait of |of|, or one that its client
- * deletes or grants again meanwhile. */
+/* Tells whether |key|, with the entry |it|, may be the key with which |of| waits, or one that its
+ * client deletes or grants again meanwhile. */
 static bool is_own(const user *of, const etcd_key *key, const lock_key *it) {
   const lease_record *from = find_lease(key->lease);
   return is_lease_of(from, of->in) && !is_old(from) && !is_delayed(key) &&
@@ -548,7 +550,7 @@ static bool is_own(const user *of, const etcd_key *key, const lock_key *it) {
 
 /* Tells whether |key|, with the entry |it|, may be in the way of |of|. Without faults, a key that
  * no other user wants is not: it lingers, and must be given up, or taken by |of|. With faults each
- * key that conflicts is, except that of |of|. */
+ * key that conflicts is, unless is_own. */
 static bool is_in_the_way(const user *of, const etcd_key *key,
                           const lock_key *it) {
   if (!is_rival(of, it)) return false;
@@ -561,7 +563,7 @@ static bool is_in_the_way(const user *of, const etcd_key *key,
   return false;
 }
 
-/* Returns the create_revision of the youngest key that may be that of |of|, which waits for a
+/* Returns the create_revision of the youngest key that may belong to |of|, which waits for a
  * permit; 0: there is none. */
 static int64_t youngest_rev(const user *of) {
   int64_t rev = 0;
@@ -814,7 +816,8 @@ static void check_failure(user *of, const el_error *err) {
 static bool is_key_of(const user *of, el_bytes key);
 
 /* A key that an admin has deleted must not lead to a grant. Not checked after a handoff
- * (was_granted): the client then learns of the deletion from its watch only. */
+ * (was_granted): the client then learns of the deletion only from its watch, or from its next read
+ * of the key. */
 static void check_deleted(const user *of) {
   if (of->wish.mode == EL_MODE_READ || of->wish.mode == EL_MODE_PERMIT ||
       checks.was_granted[of->token] || of->in->stopped_us != of->stopped_us) {

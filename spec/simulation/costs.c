@@ -23,7 +23,7 @@ typedef struct record {
   int64_t begun_us, waited_us;
   int n_names; /* of all acquisitions */
   int n_writes;
-  int n_wakes; /* keys that were deleted while a user waited for their lock */
+  int n_wakes; /* deletions of a key, for each user that waited for its lock */
   int n_repeated; /* keys that were put again as they were */
   bool is_known;
 } record;

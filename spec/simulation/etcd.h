@@ -43,7 +43,7 @@ typedef struct etcd_options {
   int stale_read; /* a serializable read of an older state */
   int watch_late; /* a watch event is up to 3 s late */
   int watch_lost; /* a watch event is never sent */
-  int watch_replayed; /* a new watch gets an old deletion again (etcd issue 15271) */
+  int watch_replayed; /* a new watch gets the old deletions again (etcd issue 15271) */
   int watch_break; /* a watch stream ends */
   int snapshots;   /* a member that comes back gets the state by a snapshot */
   /* how long a member needs for the hash of a password; 0: etcd has no users */
@@ -160,8 +160,9 @@ int etcd_n_watches(const etcd *cluster, int client);
 
 /* ---- faults of members and of the cluster ---- */
 
-/* The leader is lost. After |pause_us| another member is the leader (with one member: the same),
- * with a higher term. It gives each lease its full TTL anew. */
+/* The leader is lost. After |pause_us|, or later, when a majority is connected again, another
+ * member leads (the same one if no other is connected), with a higher term. It gives each lease its
+ * full TTL anew. */
 void etcd_elect(etcd *cluster, int64_t pause_us);
 
 /* Until |until_us| |member| hears nothing of the others. If it leads, the others elect; it does not

@@ -140,8 +140,9 @@ typedef struct omissions {
   bool more;
 } omissions;
 
-/* Applies the transaction; one that only reads is evaluated as of |rev|. Returns why etcd refuses
- * it; then nothing has changed. Sets |*response|, whose header has the revision only. */
+/* Applies the transaction; one that only reads is evaluated as of |rev|. Sets |*response|, whose
+ * header has the revision only, and returns NULL. If etcd refuses the transaction, returns why, and
+ * nothing has changed. */
 const failure *txn_apply(etcd *cluster, txn *it, int64_t rev, int client,
                          const omissions *omits, arena *memory,
                          Etcd__TxnResponse **response);
@@ -200,8 +201,8 @@ void member_advance(member *it);
 /* Fills the header of an answer with the member's present state; a revision that is set stays. */
 void member_fill(const member *it, Etcd__ResponseHeader *header);
 
-/* To be called when the cluster has decided a log entry: the members apply it, now or when it is
- * due. */
+/* To be called when the cluster has decided something: adds an entry to the log, which the members
+ * apply now or when it is due. */
 void members_advance(etcd *cluster);
 
 /* Does what follows if a member was lost or is back: the leader is lost, or one is elected. */

@@ -535,7 +535,7 @@ static bool takes_first(const Etcd__RangeRequest *range) {
          range->sort_order == ETCD__RANGE_REQUEST__SORT_ORDER__NONE;
 }
 
-/* The count is that of the whole range, whatever the filter and the limit are. */
+/* The answer counts the keys of the whole range, whatever the filter and the limit are. */
 static Etcd__RangeResponse *run_range(const evaluation *ev,
                                       const Etcd__RangeRequest *range) {
   int64_t now_rev = present(ev).rev;

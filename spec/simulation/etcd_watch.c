@@ -1,5 +1,5 @@
 /* simulation etcd_watch: the watch streams of the simulated etcd. A watch begins at the present
- * revision of its member, because the client sends no other (etcd.proto).
+ * revision of its member, because the client names none (etcd.proto).
  *
  * The messages of one watch keep their order, and so do the answers to creates and cancels of one
  * stream. Messages of different watches may overtake each other, as they do in etcd if a watch is

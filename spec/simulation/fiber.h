@@ -1,6 +1,6 @@
 /* simulation fiber: the threads of the simulated processes, which take turns on one thread of the
- * system. A fiber runs until it blocks; then another fiber runs, or the next event. If several
- * fibers can run, one is drawn at random.
+ * system. A fiber runs until it blocks or yields; then another fiber runs, or the next event. If
+ * several fibers can run, one is drawn at random.
  *
  * threads.c puts fibers in the place of pthreads, so the product's own threads are fibers. They
  * take turns at mutexes and condition variables, not at atomics: for those there are the thread
@@ -18,7 +18,7 @@ typedef struct process {
   int64_t clock_ahead_us;   /* offset of its clock from the world's clock */
   int64_t clock_ppm;        /* how much faster its clock runs, in millionths */
   int64_t stopped_until_us; /* SIGSTOP: its fibers do not run before */
-  int preempted; /* per mille of mutexes before whose lock other fibers may run */
+  int preempted; /* per mille of locks of a mutex before which others may run */
 } process;
 
 typedef struct fiber fiber;
@@ -45,7 +45,7 @@ bool fiber_wait(const void *on, int64_t until_us);
 /* Lets at most |max| fibers that wait on |on| run. */
 void fiber_wake(const void *on, int max);
 
-/* Lets a fiber that can run do so, which is drawn and may be the same one. */
+/* Lets a fiber that can run, drawn at random, run. It may be the same one. */
 void fiber_yield(void);
 
 void fiber_sleep(int64_t us);

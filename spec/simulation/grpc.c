@@ -198,7 +198,7 @@ grpc_event grpc_completion_queue_next(grpc_completion_queue *queue,
 
 /* ---- channels ---- */
 
-/* gRPC's own struct, as channel.c declares it, too. */
+/* gRPC's own struct, as src/net/channel.c declares it, too. */
 typedef struct grpc_socket_mutator {
   const struct {
     bool (*mutate_fd)(int fd, struct grpc_socket_mutator *mutator);
@@ -657,7 +657,7 @@ static void queue_message(grpc_call *call, const grpc_op *op) {
   }
 }
 
-/* Prepares the operations that wait for the member. Returns their number. */
+/* Prepares |op| if it waits for the member. Returns 1 then, and otherwise 0. */
 static int await(grpc_call *call, const grpc_op *op, batch *of) {
   switch (op->op) {
     case GRPC_OP_RECV_INITIAL_METADATA:
@@ -678,7 +678,7 @@ static int await(grpc_call *call, const grpc_op *op, batch *of) {
   }
 }
 
-/* Carries out the operations that send. */
+/* Carries out |op| if it sends. */
 static void carry_out(grpc_call *call, const grpc_op *op, batch *of) {
   switch (op->op) {
     case GRPC_OP_SEND_INITIAL_METADATA:

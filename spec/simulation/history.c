@@ -1,10 +1,11 @@
 /* simulation history: draws the programs, the network and the faults of one history, and runs it.
  *
- * In 3 of 10 histories there are no faults, except that watches may be silent. In some there are
- * only faults under which a client must still serve its users in time. In some, programs are only
- * stopped. In all these an admin may change keys. In the others the kinds of faults and their
- * number differ widely, and the programs may go on for some time after the faults. In the end the
- * users finish, and nothing may be left. */
+ * In 3 of 10 histories there are no faults, except that serializable reads may be stale, or watches
+ * silent. In some there are only faults under which a client must still serve its users in time. In
+ * some, programs are only stopped, and may then close their clients. In all these an admin may
+ * change keys. In the others the kinds of faults and their number differ widely, and the programs
+ * may go on for some time after the faults. In the end the users finish, and nothing may be
+ * left. */
 #include "history.h"
 
 #include <inttypes.h>
@@ -56,7 +57,7 @@ typedef enum trouble {
   TROUBLES
 } trouble;
 
-/* The last address is that of a load balancer before all members. */
+/* The last address leads to a load balancer before all members. */
 static const char *const names[ENDPOINTS_MAX + 1] = {
     "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379", "10.0.0.9:2379"};
 

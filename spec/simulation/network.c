@@ -224,7 +224,7 @@ static item *new_item(connection *conn, item_kind kind, exchange *ex) {
   return it;
 }
 
-/* Lets |it| arrive, after |*last_us|, when the item before it arrives. On a mute connection only
+/* Lets |it| arrive after the item before it, which arrives at |*last_us|. On a mute connection only
  * the close arrives, and late. */
 static void depart(item *it, int64_t *last_us) {
   connection *conn = it->conn;

@@ -158,7 +158,7 @@ static el_lock *begin(user *of, el_error *err) {
 
 enum { WRITE_MIN_MS = 2000, WRITE_MAX_MS = 5000 };
 
-/* Sends |guarded| and waits for the answer. NULL: it was not sent, or the program has crashed. */
+/* Sends |guarded| and returns the answer; NULL: it was not sent, or the program has crashed. */
 static const el_txn_answer *commit(user *of, el_guarded *guarded,
                                    int64_t timeout_ms) {
   el_error err;

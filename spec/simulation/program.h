@@ -110,7 +110,7 @@ extern behaviour programs_behave;
 extern program programs[PROGRAMS_MAX];
 extern int n_programs;
 
-/* Starts the program |id|, whose fields draw_program has set. */
+/* Starts the program |id|, whose fields draw_program in history.c has set. */
 void program_start(int id);
 
 /* The program is killed: its connections are gone. Unless |end_us| has passed, it makes a new

@@ -46,7 +46,8 @@ void world_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Switches tracing on or off; it is off at first. */
 void world_set_tracing(bool is_on);
 
-/* Records that the history has failed, because |promise| was broken. Later ones are ignored. */
+/* Records that the history has failed, because |promise| was broken. Only the first violation of a
+ * history counts. */
 void world_violate(const char *promise, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -71,7 +71,7 @@ local function delete_key()
   faults.take(marks)
 end
 
--- Starts the administrator of |etcd|, which acts until is_ending() is true.
+-- Starts the administrator of |etcd|, which draws from |source| and acts until is_ending() is true.
 function M.start(etcd, source, is_ending)
   random = source
   client = assert(etcdlock.connect {

@@ -1,6 +1,6 @@
 -- Checks a counter in etcd for each lock name. Clients increment the counter by guarded writes,
 -- only under a hold that excludes others. The counter must never become smaller, must keep each
--- acknowledged increment, and must not change under another hold.
+-- acknowledged increment, and must not be changed by another client during a hold.
 
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"

@@ -28,7 +28,7 @@ function M.finish(text, ...)
   history.note("*", text, ...)
 end
 
--- Records that etcd itself was slow or has elected a leader.
+-- Records that etcd itself was slow, gave no answer or has elected a leader.
 function M.disturbed(text, ...)
   last_fault = loop.now()
   history.note("*", text, ...)
@@ -65,7 +65,7 @@ local function awake()
 end
 
 -- Returns true if etcd may have answered with old data, because a stopped member went on a moment
--- ago (doc/production.md, Versions).
+-- ago (doc/production.md, Versions of etcd).
 function M.may_be_stale()
   return loop.now() - last_wake < plan.WAKE_MAX
 end
@@ -83,9 +83,9 @@ function M.overlap_excuse(hold)
   if awake() < plan.WAKE_MAX then return "woken" end
 end
 
--- Returns why |client| may have lost its hold of |name|, or its wait for |name|. Returns nil if
--- there is no reason. |reason| is that of lock:wait_lost, or nil if it is unknown. |hold| is nil
--- for a wait.
+-- Returns why |client| may have lost its hold of |name|, or its wait for |name|. Returns nil or
+-- false if there is no reason. |reason| is that of lock:wait_lost, or nil if it is unknown. |hold|
+-- is nil for a wait.
 function M.loss_cause(client, name, reason, hold)
   local marks = { "client " .. client.id, client.id .. "/" .. name }
   for _, mark in ipairs(hold and marks_of(hold) or {}) do marks[#marks + 1] = mark end

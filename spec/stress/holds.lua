@@ -1,5 +1,5 @@
--- Keeps the holds of all clients, and checks them at every moment: exclusion, the number of
--- permits, the order of tokens, the end by max_hold, and a cause for each loss.
+-- Keeps the holds of all clients, and checks them at each tick: exclusion, the number of permits,
+-- the order of tokens, the end by max_hold, and a cause for each loss.
 
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"

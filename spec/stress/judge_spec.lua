@@ -21,7 +21,7 @@ local function access(kind, client, token, value, from, more)
   return entry
 end
 
--- A good history, after |change|(list).
+-- Returns a good history, in which |change|(list), if given, has changed something.
 local function history(change)
   local list = {
     hold("lock", "c1", 10, 0, 20), access("read", "c1", 10, 0, 5),

@@ -39,7 +39,8 @@ M.HEAR_MAX = 1 + M.SLACK
 M.HEAR_MAX_IN_FAULTS = M.TTL + M.SLACK
 
 -- Seconds after a stopped member goes on for which its late decisions are excused: an old leader
--- may revoke leases that live, and a member may answer stale reads (doc/production.md, Versions).
+-- may revoke leases that live, and a member may answer stale reads (doc/production.md, Versions of
+-- etcd).
 M.WAKE_MAX = 5 + M.SLACK
 
 -- Returns true if two holds of one name, with the modes |one| and |other|, exclude each other.

@@ -12,7 +12,7 @@ function Random.new(seed)
   return self
 end
 
--- Returns a number from 0 (inclusive) to 1 (exclusive).
+-- Returns a number between 0 and 1, both exclusive.
 function Random:next()
   self.state = self.state * FACTOR % MODULUS
   return self.state / MODULUS

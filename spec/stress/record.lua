@@ -8,7 +8,7 @@
 --   kind     what                               further fields
 --   hold     a grant, between from and to       mode: lock, write, multi, leader, read or permit;
 --                                               n: number of permits; ends, ended: the interval in
---                                               which the client stopped to count it as held
+--                                               which the client stopped counting it as held
 --   read     a guarded read of the counter      value
 --   write    a guarded write of the counter     value; found, if the write was a transaction that
 --                                               has also read; unknown: true if it may never happen

@@ -1,8 +1,8 @@
 -- Stress test: `run.lua SECONDS SEED [DIRECTORY...]`. Several clients, with several owners each,
 -- acquire and release locks of all modes at random on a real etcd of three members, while faults
 -- happen. The test checks what etcdlock promises (see holds.lua, waits.lua and counters.lua). It
--- prints one line of figures. If a promise was broken, it also prints the last events of that name
--- and the seed, and exits with 1.
+-- prints one line with figures and the seed. If promises were broken, it also prints each, the
+-- first five with the last events of their names, and exits with 1.
 --
 -- With directories, the only faults are upgrades of the members to the etcd in each directory, one
 -- directory after the other, and kills of the leader. Then no hold may be lost either.

@@ -1,5 +1,5 @@
 -- Causes faults of the network and of members, in storms. Between two storms there is a calm
--- period, in which only the administrator and other latencies disturb the clients.
+-- period, in which only the administrator and changes of latency disturb the clients.
 
 local clients = require "spec.stress.clients"
 local faults = require "spec.stress.faults"

@@ -26,7 +26,7 @@ local function write(key, value)
 end
 
 describe("testing.each_failure finds a program that", function()
-  -- Each program sells one of 3 items, and returns the number that is left, or nil, message, code.
+  -- Each program sells one of 3 items, and returns the number that is left, or nil or false.
   -- |faults| are patterns of the lines of the report.
   local function assert_faults(program, faults)
     local count, report = testing.each_failure(function()

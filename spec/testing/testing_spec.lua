@@ -1,5 +1,5 @@
 -- Tests what etcdlock.testing offers to the tests of users, except each_failure: a private etcd,
--- other processes, losses, outages, and single failures.
+-- other processes, waits, losses, outages, and single failures.
 -- Needs: one plain member.
 
 local testing = require "etcdlock.testing"

@@ -252,7 +252,7 @@ function M.assert_fails(code, ok, message, got, ...)
 end
 
 -- Calls |call| with the arguments |...| until its code is not "unavailable", and returns its
--- results. For calls with a time limit in which etcd may not answer on a busy machine.
+-- results. For calls whose time limit may be too short for etcd on a busy machine.
 function M.answered(call, ...)
   local arguments, results = { ... }, nil
   wait.eventually(function()

@@ -1,8 +1,8 @@
 -- Reads the documents and their fenced blocks. The text after the three backquotes says how a block
--- is tested:
+-- is tested, with the address of the test's etcd in place of that in the documents:
 --
---   lua                   run it unchanged
---   lua nginx             run it unchanged in a content handler
+--   lua                   run it
+--   lua nginx             run it in a content handler
 --   sh                    run it in a shell, after the preceding blocks of its chapter
 --   LANGUAGE FILE.NAME    write it to that file, for the shell of its chapter
 --   text printed          compare it with the output of the preceding block ("…": any text)

@@ -133,8 +133,9 @@ function M.begin_file(file)
   file.env = env
 end
 
--- Closes what was opened after |open| was noted (nil: everything). A client of an nginx worker may
--- need a scripted server, and any client may need a proxy or an etcd.
+-- Closes what was opened after |open| was noted (nil: everything), except the run's etcd. In this
+-- order, because a client of an nginx worker may need a scripted server, and any client a proxy or
+-- an etcd.
 local function close(open)
   open = open or {}
   clients.close_clients(open.clients)

@@ -34,7 +34,7 @@ M.root, M.user = "root:of-all-etcds", "locker:of-this-run"
 -- ---- which specs ------------------------------------------------------------
 
 -- What the line "-- Needs: ..." of a spec file may name -> true if the file must be skipped here.
--- `make test-etcd-short` sets MATRIX_MEMBERS. Without it no file is skipped because of the
+-- `make suite MEMBERS=3` sets MATRIX_MEMBERS. Without it no file is skipped because of the
 -- configuration of etcd: the file starts the etcd that it needs.
 local is_matrix = variable "MATRIX_MEMBERS" ~= nil
 local MISSING = {

@@ -1,5 +1,5 @@
--- Output handler for busted: prints one line per test when it ends, then all failures, and as the
--- last line "N passed, N failed[, N skipped]".
+-- Output handler for busted: prints the name of each file and one line per test when it ends, then
+-- all failures, and as the last line "N passed, N failed[, N skipped]".
 
 local busted = require "busted"
 

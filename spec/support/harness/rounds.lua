@@ -9,11 +9,11 @@ local ROUNDS = 3
 -- Seconds without an answer after which close gives up and a client is about to repeat a request.
 local SILENT = 0.5
 
--- Runs test(timed, round), at most 3 times. The test wraps in timed(fn), which returns the results
--- of fn, each step that fails if etcd does not answer for SILENT seconds. If the test fails and no
--- step took SILENT + |meant| seconds or longer, the failure is raised; otherwise a failed test is
--- repeated. |clear| closes the clients of a failed round. |meant| (0): seconds for which the test
--- itself makes etcd silent.
+-- Runs test(timed, round), at most 3 times. The test runs each step that fails if etcd does not
+-- answer for SILENT seconds as timed(step), which returns the results of the step. If the test
+-- fails and no step took SILENT + |meant| seconds or longer, the failure is raised; otherwise a
+-- failed test is repeated. |clear| closes the clients of a failed round. |meant| (0): seconds for
+-- which the test itself makes etcd silent.
 function M.undisturbed(test, clear, meant)
   for round = 1, ROUNDS do
     local longest, from = 0, nil

@@ -37,9 +37,9 @@ function M.sleep(seconds)
   timer:close()
 end
 
--- Calls |condition| until it returns something true, and returns that. Raises after |seconds|
--- (default 5) times PATIENCE; the message names |what| was waited for and the second result of
--- |condition|.
+-- Calls |condition| until its first result is a true value, and returns its first two results.
+-- Raises after |seconds| (default 5) times PATIENCE; the message names |what| was waited for and
+-- the second result of |condition|.
 function M.eventually(condition, seconds, what)
   local limit = (seconds or 5) * PATIENCE
   local deadline, pause = M.now() + limit, 0.002

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the Java programs here and in bench/peers/java with Maven: build/java/classes, and their
-# libraries in build/java/lib. They come from Maven's local or remote repository. Does nothing if the
-# programs are newer than their sources. Run it in the root of the checkout.
+# libraries in build/java/lib. The libraries come from Maven's local or remote repository. Does
+# nothing if the programs are newer than their sources. Run it in the root of the checkout.
 #
 # Exit status 3, and one line on standard error: there is no Java or Maven, or the libraries cannot
 # be had.

@@ -1,4 +1,5 @@
--- Builds and starts the Go programs in spec/support/go, which use etcd's Go client of go.mod there.
+-- Builds and starts the Go programs in spec/support/go, with the modules of go.mod there, such as
+-- etcd's Go client.
 
 local assert = require "luassert"
 local proc = require "spec.support.programs.proc"

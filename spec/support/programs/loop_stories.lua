@@ -447,7 +447,7 @@ local stories = {
 
   { "100 local handoffs wake the I/O thread at most 60 times", [[
     local wakings = require "spec.support.programs.wakings"
-    -- The budget covers all 100 handoffs, so none goes back to the queue in etcd.
+    -- The budget covers all 100 handoffs, so no waiter goes back to the queue in etcd.
     local shop = connect { handoff = 1000, handoff_time = 60 }
     local pid, before = require("luv").os_getpid(), nil
     local held = assert(shop:lock("a", { owner = "first" }))

@@ -51,7 +51,7 @@ local function fails(code, ok, message, got)
   return message
 end
 
--- For calls with a time limit in which etcd may not answer on a busy machine.
+-- For calls whose time limit may be too short for etcd on a busy machine.
 local function answered(call)
   local ok, message, code
   repeat ok, message, code = call() until code ~= "unavailable"

@@ -11,7 +11,8 @@ local M = {}
 M.PYTHON = "/usr/bin/python3"
 
 -- `running` is the set of the processes that have not ended. `children` are the children for which
--- Child:wait has not returned, each with its number; `last` is the number of the last child.
+-- Child:wait has not returned, each with its number (0: it lasts until the end of the spec file);
+-- `last` is the number of the last child.
 local running, children, last = {}, {}, 0
 
 -- ---- spawning ---------------------------------------------------------------
@@ -103,7 +104,8 @@ function M.run(argv, opts)
   return out.text, process.code, err.text, process.signal
 end
 
--- Returns the process ids of the children of the process |pid|; none if it has ended.
+-- Returns the process ids of the children that the main thread of the process |pid| has started;
+-- none if it has ended.
 function M.children_of(pid)
   local pids = {}
   local text = read_file(("/proc/%d/task/%d/children"):format(pid, pid)) or ""
@@ -154,8 +156,9 @@ end
 local Child = {}
 Child.__index = Child
 
--- Starts |argv| and returns the child, whose output expect reads line by line and to whose input
--- send writes lines. If it |lasts|, the end of the spec file destroys it, and not that of the test.
+-- Starts |argv| with |env| (see spawn) and returns the child, whose output expect reads line by
+-- line and to whose input send writes lines. If it |lasts|, the end of the spec file destroys it,
+-- and not that of the test.
 function M.talk(argv, env, lasts)
   local child = setmetatable({ lines = {}, partial = "" }, Child)
   child.stdin = uv.new_pipe(false)

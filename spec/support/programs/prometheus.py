@@ -1,7 +1,7 @@
 """Parses the file of metrics named by the first argument with Prometheus' own parser, and prints
 JSON: from the name of each family to its type, help and samples, a list of [name, labels, value].
-Fails if the parser refuses the file. Also fails if a family or a series occurs twice, which
-Prometheus refuses and its parser for Python does not."""
+Fails if the parser refuses the file, or a family has no type. Also fails if a family or a series
+occurs twice, which Prometheus refuses and its parser for Python does not."""
 import json
 import sys
 

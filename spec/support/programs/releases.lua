@@ -27,8 +27,9 @@ M.ALL = {
 -- The versions that a run tests: the oldest one; with RELEASES=all each.
 M.TESTED = os.getenv "RELEASES" == "all" and M.ALL or { M.ALL[1] }
 
--- Builds |release|. Returns the environment in which Lua programs, and the command at the second
--- result, are of that version. Returns nil and the reason, in one line, if that is impossible.
+-- Builds |release|. Returns the environment in which programs use that version, and the path of its
+-- command, which needs this environment, too. Returns nil and the reason, in one line, if that is
+-- impossible.
 function M.build(release)
   local lua = jit and "jit" or _VERSION:sub(5)
   local directory = ("%s/build/releases/%s-%s"):format(uv.cwd(), release.version, lua)

@@ -39,7 +39,7 @@ end
 
 -- Returns the number of processes that write their standard error to a file below |directory|: all
 -- processes that an example starts by flash_sale/stage.lua. (The command lines and environments of
--- nginx workers do not contain it.)
+-- nginx workers do not contain |directory|.)
 function M.count_processes(directory)
   local count, scan = 0, assert(uv.fs_scandir "/proc")
   for pid in function() return uv.fs_scandir_next(scan) end do

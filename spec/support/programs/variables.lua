@@ -33,8 +33,8 @@ local LOCK = [[
   client:close()
 ]]
 
--- Connects with |opts| and takes a lock. Returns "locked\n" or "CODE: MESSAGE\n", and standard
--- error.
+-- Connects with |opts| and |variables|, and takes a lock. Returns "locked\n" or "CODE: MESSAGE\n",
+-- and standard error.
 function M.lock(variables, opts)
   return M.outputs(variables, LOCK, json.encode(opts))
 end

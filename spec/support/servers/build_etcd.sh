@@ -5,7 +5,8 @@
 #   build_etcd.sh 3.7|3.5.30|next DIR     -> DIR/etcd, DIR/etcdctl, DIR/etcdutl
 #
 # DIR is not changed if it has that release, or has any and Go cannot list or download releases.
-# Else ends with status 3 and one line on standard error without Go, such a release, or a download.
+# Otherwise, without Go, such a release or a download, it ends with status 3 and one line on
+# standard error.
 set -eu
 
 wanted=$1 target=$2

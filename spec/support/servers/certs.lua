@@ -46,7 +46,7 @@ local function openssl(...)
   return out
 end
 
--- Returns a new path in the directory that ends with |name|.
+-- Returns a new path in the directory; it ends with |name|, with "-" in place of each blank.
 function Certs:path(name)
   self.files = self.files + 1
   return ("%s/%d-%s"):format(self.dir, self.files, (name:gsub(" ", "-")))

@@ -23,7 +23,7 @@ local TOGETHER = { "--heartbeat-interval", "50", "--election-timeout", "500" }
 
 -- ---- this host -----------------------------------------------------------------
 
--- Returns true if a server can listen at the address |host|; not every machine has IPv6.
+-- Returns a true value if a server can listen at the address |host|; not every machine has IPv6.
 function Etcd.can_listen(host)
   local socket = uv.new_tcp()
   local can = socket:bind(host, 0)
@@ -413,7 +413,7 @@ function Etcd:put_all(keys, lease)
 end
 
 -- Puts the entry |key| of another program: attaches it to the lease that its name contains, which
--- is created if it does not exist. The test revokes it, with Etcd:revoke_all.
+-- is created if it does not exist. The test revokes that lease, with Etcd:revoke_all.
 function Etcd:put_entry(key, value)
   local lease = key:match "/(%x+)[^/]*$"
   local exists = false

@@ -146,7 +146,7 @@ function Gateway:leases()
 end
 
 -- Creates a lease with a TTL of |ttl| seconds and returns its ID as a hex number. |id| is the ID to
--- use; nil: etcd chooses one.
+-- use, in hex; nil: etcd chooses one.
 function Gateway:grant(ttl, id)
   local request = { TTL = ttl, ID = id and Gateway.to_decimal(id) }
   return convert(self:call("/v3/lease/grant", request).ID, 10, 16)

@@ -116,9 +116,9 @@ function Nginx.lua_fields(options)
   return table.concat(fields, ", ")
 end
 
--- Returns Lua source that connects `client` with |options|; "" if |options| is nil. If |options|
--- has no timeout, calls of `client` wait without limit, because the default in nginx, 5 s, may be
--- too short on a busy machine.
+-- Returns Lua source that connects `client` with |options|; "" if |options| is nil or false. If
+-- |options| has no timeout, calls of `client` wait without limit, because the default in nginx, 5
+-- s, may be too short on a busy machine.
 local function connecting(options)
   if not options then return "" end
   local timeout = options.timeout == nil and "timeout = math.huge, " or ""
@@ -169,7 +169,7 @@ end
 
 -- Starts nginx and returns it when it answers requests. Its Lua code has the globals `etcdlock`,
 -- `shared` (a shared dictionary), `await` (waits for a value of it) and `client`. |opts|:
---   build               directory of the module ("build/jit-test")
+--   build               directory of the module (BUILD)
 --   workers             number of workers (1)
 --   connections         connections per worker (4096)
 --   files               limit on open files per worker (8192)
@@ -230,8 +230,8 @@ function Nginx.open()
   return last
 end
 
--- Stops all running nginx, except those up to number |from| (0). Raises if the logs of the others
--- contained lines about errors.
+-- Stops all running nginx, except those up to number |from| (0). Raises if one of the others,
+-- without the option logs_errors, has logged errors.
 function Nginx.stop_all(from)
   local errors = {}
   for nginx, number in pairs(started) do
@@ -285,8 +285,8 @@ function Nginx:workers()
   return proc.children_of(self.process.pid)
 end
 
--- Reloads nginx, and waits at most |seconds| (5) until all old workers have ended and
--- is_enough() (nil: no condition) is true.
+-- Reloads nginx, and waits at most |seconds| (5) until all old workers have ended, as many new ones
+-- run, and is_enough() (nil: no condition) is true.
 function Nginx:reload(is_enough, seconds)
   local old, count = {}, 0
   for _, pid in ipairs(self:workers()) do old[pid], count = true, count + 1 end
@@ -305,7 +305,7 @@ function Nginx:log()
   return (read_file(self.dir .. "/output.log") or "") .. (read_file(self.dir .. "/error.log") or "")
 end
 
--- Returns the lines of the log with the level error or higher.
+-- Returns the lines of the log with the level error or higher, except those that are usual.
 function Nginx:errors()
   local lines = {}
   for line in self:log():gmatch "[^\n]+" do
@@ -323,8 +323,8 @@ function Nginx:assert_no_errors()
   assert.equal(nil, errors[1], #errors .. " errors")
 end
 
--- Waits until no file is in the TMPDIR of nginx. Each worker creates its socket there, and unlinks
--- it at once.
+-- Waits until no file is in the TMPDIR of nginx. Each client of a worker creates its socket there,
+-- and unlinks it at once.
 function Nginx:await_no_files()
   wait.eventually(function()
     local names, scan = {}, assert(uv.fs_scandir(self.dir .. "/tmp"))

@@ -43,8 +43,8 @@ function M.free()
 end
 
 -- Reserves SHARE ports for a process. Returns { range: the value for its SPEC_PORTS, free(): ends
--- the reservation }. A process reserves a range by binding the UDP port with the number of its
--- first port, which also excludes other runs of the suite.
+-- the reservation }. A range is reserved by binding the UDP port with the number of its first port,
+-- which also excludes other runs of the suite.
 function M.reserve()
   for from = FIRST, LAST - SHARE, SHARE do
     local mark = uv.new_udp()

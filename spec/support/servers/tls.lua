@@ -14,8 +14,8 @@ M.TIMEOUT, M.SOON = 20, 10
 
 local cast = suite.cast()
 
--- Returns the tls options of Etcd.start for a server with |cert| ({ cert, key }); etcdctl uses a
--- valid certificate.
+-- Returns the tls options of Etcd.start for a server with |cert| ({ cert, key }) and |client_auth|;
+-- etcdctl uses a valid certificate.
 function M.served_by(cert, client_auth)
   return {
     ca = cast.ca.cert, cert = cert.cert, key = cert.key,
@@ -23,7 +23,7 @@ function M.served_by(cert, client_auth)
   }
 end
 
--- Starts an etcd with a valid certificate that requires client certificates.
+-- Starts an etcd that has a valid certificate and requires client certificates.
 function M.start()
   return Etcd.start { tls = M.served_by(cast.server) }
 end

@@ -1,4 +1,4 @@
--- In place of lua-cjson, for etcdlock 0.2.0, which needs these functions of it.
+-- In place of lua-cjson, for etcdlock 0.2.0 and 0.2.1-1, which need these functions of it.
 
 local dkjson = require "dkjson"
 
