@@ -29,6 +29,7 @@ files["spec/**/*_spec.lua"] = {
 }
 files["examples/openresty"] = { std = "+ngx_lua" }
 files["examples/flash_sale/shop.lua"] = { std = "+ngx_lua" }
+files["bench/peers/nginx_redis.lua"] = { std = "+ngx_lua" }
 files["lua/resty"] = { std = "+ngx_lua" }
 files["spec/mutants/lua_coverage.lua"] = {
   globals = { "coroutine.create", "coroutine.wrap", "os.exit", "newproxy" },
