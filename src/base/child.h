@@ -11,8 +11,9 @@
  * child's pid. If |is_foreground|, the group becomes the foreground group of the controlling
  * terminal. The child ignores exactly the signals in |ignored| and blocks exactly those in
  * |blocked|. When the calling thread ends, the kernel kills the child. From this call on, this
- * process adopts the command's orphans, and ignores SIGTTOU, to write to the terminal and set its
- * group from the background. Returns the pid, or a negative errno value. @thread lua */
+ * process adopts the command's orphans, and ignores SIGTTOU, so that it can write to the terminal
+ * and set the terminal's group from the background. Returns the pid, or a negative errno value.
+ * @thread lua */
 pid_t el_child_start(char *const argv[], char *const env[],
                      const sigset_t *ignored, const sigset_t *blocked,
                      bool is_foreground);

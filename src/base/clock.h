@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 
-/* el_clock_works returns true if the clock can be read. If not, fills |err|: some sandboxes do not
- * have the clock. @thread any */
+/* el_clock_works returns true if the clock can be read. Otherwise returns false and fills |err|:
+ * some sandboxes do not have the clock. @thread any */
 bool el_clock_works(el_error *err);
 
 /* el_now_ms returns the milliseconds on CLOCK_BOOTTIME. This clock is monotonic, and also counts

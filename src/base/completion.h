@@ -20,7 +20,7 @@
 typedef struct el_wake el_wake;
 struct el_wake {
   /* Reports that the wait |id| has ended. It runs on any thread, normally under the mutex of a
-   * completion. So it must not block, nor lock a mutex that a thread may hold in
+   * completion. So it must not block, nor lock a mutex that a thread may hold when it calls
    * el_completion_complete. */
   void (*push)(el_wake *wake, uint64_t id);
 };

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* EL_CONTAINER_OF returns the |type| whose member |field| is at |member|. */
+/* EL_CONTAINER_OF returns a pointer to the |type| whose member |field| is at |member|. */
 #define EL_CONTAINER_OF(member, type, field) \
   ((type *)(void *)((char *)(member)-offsetof(type, field)))
 

@@ -144,7 +144,7 @@ static const struct {
      DEFINITE, "etcd's default limit is 1.5 MiB (--max-request-bytes)"},
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, TOO_LARGE,
      "read less at once, and keep no other data below the name of a lock"},
-    /* gRPC chooses the call that it ends at random. */
+    /* gRPC chooses at random which call it ends. */
     {GRPC_RESOURCE_EXHAUSTED, "Buffers full", EL_UNAVAILABLE, RETRIABLE, NULL},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, 0, NULL},
     {GRPC_OUT_OF_RANGE, "revision has been compacted", EL_INVALID,

@@ -13,8 +13,8 @@
  * (el_code_str). */
 typedef enum el_code {
   EL_OK,
-  EL_TIMEOUT,         /* the lock did not become free within the timeout */
-  EL_LOCKED,          /* try_lock: another owner holds the lock or waits */
+  EL_TIMEOUT,         /* what was awaited did not come within the timeout */
+  EL_LOCKED,          /* a try: another owner holds the lock or waits */
   EL_DEADLOCK,        /* the wait could never end */
   EL_NOT_HELD,        /* the lock is not held, or not with this token */
   EL_LOST,            /* a hold was lost, or the key of a waiter was deleted */
@@ -25,7 +25,7 @@ typedef enum el_code {
   EL_DENIED,          /* this user lacks a permission */
   EL_NO_SPACE,        /* etcd's database is full */
   EL_INVALID,         /* the request or an option is invalid */
-  /* another etcd cluster answers, or an earlier state of this one */
+  /* another etcd cluster answers, or an earlier state of this one; or the lease ID is taken */
   EL_CONFLICT,
   EL_CONTEXT,  /* the call is not possible in this context */
   EL_FORKED,   /* this is a fork of the process that connected */
@@ -41,11 +41,12 @@ typedef struct el_error {
   bool is_definite;
   bool is_retriable;  /* the same request may succeed later */
   bool is_lease_gone; /* etcd does not know the lease (any more) */
-  /* etcd rejects the request because of its token; with a new token it may accept it */
+  /* etcd rejects the request because its token is invalid or missing; a new token may help */
   bool is_token_bad;
   /* authentication is disabled in etcd, so no token is needed */
   bool is_auth_off;
-  bool is_unanswered; /* no answer came before the deadline */
+  /* no answer came before the deadline, or within the limit of the health check */
+  bool is_unanswered;
   bool is_busy; /* etcd answers other calls, but computes password hashes */
   /* etcd has applied the request, but the answer exceeds the size limit of a message */
   bool is_too_large;

@@ -47,9 +47,9 @@ bool el_process_use_grpc(void) {
 
 /* ---- limits ----
  *
- * The functions below acquire threads and descriptors, and give them back. What is left cannot be
- * computed: a process cannot always read the limits of its control group, nor how much of a limit
- * other processes use. */
+ * has_threads and has_descriptors acquire threads and descriptors, and give them back. What is left
+ * cannot be computed: a process cannot always read the limits of its control group, nor how much of
+ * a limit other processes use. */
 
 enum { TRIED_MAX = 64, STACK_MIN_KIB = 256 /* gRPC crashes with 64 KiB */ };
 

@@ -55,9 +55,9 @@ enum {
   /* How long a failed call counts against its member: for so long, failed requests are not repeated
    * at once there. Then the member's gRPC channel is made anew if it has failed to connect. */
   EL_FAILED_MS = 300,
-  /* How long etcd may take to answer a ping of HTTP/2: up to 8 s while it hashed the passwords of
-   * 200 clients (`make fleets`). For the same time, the answer to a read shows that etcd is alive,
-   * and only busy with passwords. */
+  /* How long etcd may take to answer a ping of HTTP/2: it took up to 8 s while it hashed the
+   * passwords of 200 clients (`make fleets`). For the same time, the answer to a read shows that
+   * etcd is alive, and only busy with passwords. */
   EL_BUSY_MS = 20000,
   /* How long an Authenticate may take: with 200 clients on a busy machine the last one took 28 s
    * (`make fleets`). A dead connection ends it earlier, unless a proxy answers the pings in place
@@ -76,7 +76,7 @@ enum {
    * two members that refuse at once would be asked thousands of times a second. */
   EL_AT_ONCE_MS = 10,
   /* The longest pause after a refusal whose cause an operator has to remove, for example a missing
-   * permission; the shortest is 3/4 of it. So etcd gets about one request a second. */
+   * permission; the shortest is 3/4 of it. So a refused request is sent about once a second. */
   EL_REFUSED_MS = 1000,
   /* How long a call without its own limit may take: longer than an election (EL_ELECTION_MS). */
   EL_CALL_MS = 5000,
@@ -109,10 +109,10 @@ enum {
    * loss. */
   EL_SLOW_DIVISOR = 4,
   EL_RENEW_SLOW_DIVISOR = 10,
-  /* A hold begins only if more time is left of it than an answer may take, or more than TTL/2: a
-   * lock must be granted even if answers stay slow. Rows: disk 700 ms, rtt 700 and more, TTL 5:
-   * etcd then answers reads in batches, one every 1.5 s to 2 s. With TTL/3, 3 of 24 holds were
-   * lost. */
+  /* If no hold is proven, a proof counts only if it leaves more time of the hold than an answer may
+   * take, or more than TTL/2: a lock must be granted even if answers stay slow. Rows: disk 700 ms,
+   * rtt 700 and more, TTL 5: etcd then answers reads in batches, one every 1.5 s to 2 s. With
+   * TTL/3, 3 of 24 holds were lost. */
   EL_PROOF_DIVISOR = 2,
   /* A TTL needs at least this many round trips: a proof takes two, and the answer to a packet that
    * was lost comes one or two round trips later. */
@@ -153,7 +153,7 @@ enum {
    * within milliseconds; the rest is for a busy machine. */
   EL_CONNECT_MARGIN_MS = 100,
   /* Half of the time to connect counts as the time of an answer: to connect takes two round trips,
-   * or only one if a proxy accepts the connection. */
+   * more with TLS, and only one if a proxy accepts the connection. */
   EL_CONNECTION_DIVISOR = 2,
   /* Between two looks whether the connection that a call waits for is there: twelve in the least
    * time for an answer. */
@@ -228,13 +228,13 @@ enum {
   /* If the timer of a session is late by this much, the process or the machine has stood still. A
    * shorter delay may be due to a busy machine. */
   EL_STANDSTILL_MS = 1000,
-  /* How long no thread drives the loop after a Lua thread has released it: most Lua threads that
-   * make another request do so sooner. */
+  /* How long the I/O thread leaves a released loop to Lua threads: a Lua thread that makes another
+   * request mostly does so sooner. */
   EL_RELEASED_MS = 2,
   /* between two tries to free a gRPC channel: gRPC does not tell when an attempt to connect ends */
   EL_FREE_EVERY_MS = 20,
-  /* How long after its deadline a transaction waits for the end of its call, which net/call.c ends
-   * at about that deadline, with an error that says more. And how long a stream waits for its
+  /* How long a transaction waits after its deadline for the end of its call: net/call.c ends the
+   * call at about that deadline, with an error that says more. And how long a stream waits for its
    * status after the end of its messages. */
   EL_GRACE_MS = 100,
   /* Between two looks whether it is known why etcd cannot be reached. A diagnosis takes at most

@@ -79,7 +79,7 @@ static void cancel_for_stop(el_live_call *live) {
 }
 
 /* The deadline is not passed to gRPC, which would set a timer of its own: that costs more than an
- * el_timer. etcd learns from the cancellation that the deadline has passed. */
+ * el_timer. etcd learns from the cancellation that the call is over. */
 static void cancel_for_deadline(el_timer *timer) {
   call *it = EL_CONTAINER_OF(timer, call, deadline);
   grpc_call_cancel_with_status(it->grpc, GRPC_STATUS_DEADLINE_EXCEEDED,

@@ -107,7 +107,7 @@ struct socket_mutator {
   _Atomic int64_t attempt_ms;
 };
 
-/* gRPC has set EL_BUSY_MS. A Unix socket has no such option. */
+/* gRPC has set TCP_USER_TIMEOUT to EL_BUSY_MS. A Unix socket has no such option. */
 static void set_user_timeout(int fd) {
   int ms = EL_USER_TIMEOUT_MS;
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);

@@ -31,7 +31,7 @@ struct el_failover_listener {
 };
 
 /* el_diagnosis_wait waits for the end of a diagnosis; embedded in its owner. |cause| tells why
- * connections to the member fail; NULL: the diagnosis found no cause. */
+ * connections to the member fail; NULL: no cause was found. */
 typedef struct el_diagnosis_wait el_diagnosis_wait;
 struct el_diagnosis_wait {
   void (*done)(el_diagnosis_wait *wait, const el_error *cause);
@@ -71,7 +71,8 @@ void el_channel_set_token(el_channel *ch, const char *token);
  * el_channel_set_token. @thread io */
 const char *el_channel_token(const el_channel *ch);
 
-/* el_channel_client_name is el_tls_client_name for the TLS of |ch|. @thread io */
+/* el_channel_client_name calls el_tls_client_name for |ch|. Returns false also if no member uses
+ * TLS. @thread io */
 bool el_channel_client_name(const el_channel *ch, char *to, int size);
 
 /* el_channel_leave leaves |member| because of |cause|, as if it were silent. It does nothing if
@@ -135,8 +136,8 @@ bool el_channel_is_failing(const el_channel *ch);
 bool el_channel_await_diagnosis(el_channel *ch, size_t member,
                                 el_diagnosis_wait *wait);
 
-/* el_channel_add_listener has listener->on_failover called after each failover, until the channel
- * is freed. @thread io */
+/* el_channel_add_listener has |listener| called after each failover and election of a leader, until
+ * the channel is freed. @thread io */
 void el_channel_add_listener(el_channel *ch, el_failover_listener *listener);
 
 #endif

@@ -12,7 +12,7 @@ enum { EL_ENDPOINT_MAX = 320 };
 typedef struct el_endpoint {
   bool is_tls;
   bool is_unix; /* a Unix socket */
-  /* for messages: "host:port" or "unix:path" */
+  /* "host:port" or "unix:path" */
   char address[EL_ENDPOINT_MAX];
   char target[EL_ENDPOINT_MAX + 16]; /* the URI of the member for gRPC */
 } el_endpoint;

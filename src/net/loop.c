@@ -52,7 +52,7 @@ enum {
 /* The only event of the completion |ended|. */
 enum { ENDED = 1 };
 
-/* The number of loops in this process that have started gRPC. */
+/* The number of loops in this process that use gRPC. */
 static atomic_int n_loops;
 
 STAILQ_HEAD(command_list, el_command);

@@ -5,8 +5,8 @@
  * I/O thread would have to wake up the Lua thread for the answer. So a waiting Lua thread drives
  * the loop itself (the leader/followers pattern). When it has its answer, it releases the loop, and
  * no thread drives. The I/O thread does not take over at once, because a Lua thread that makes one
- * request after the other soon drives again. If no Lua thread drives within 2 ms, the I/O thread
- * does.
+ * request after the other soon drives again. If no Lua thread drives within 2 to 4 ms, the I/O
+ * thread does.
  *
  * Measured, with etcd's data in memory: if only the I/O thread drives, a loop of lock and unlock is
  * 7 % slower and costs twice the context switches. */
@@ -74,7 +74,7 @@ bool el_loop_driver_is_lua(el_loop_driver *driver);
 bool el_loop_driver_exists(el_loop_driver *driver);
 
 /* el_loop_driver_return_to_io makes the I/O thread drive at once if no thread drives the loop.
- * Otherwise the I/O thread would wait up to 2 ms for a Lua thread to drive.
+ * Otherwise the I/O thread would wait up to 4 ms for a Lua thread to drive.
  * @thread any @locks loop_driver->mu */
 void el_loop_driver_return_to_io(el_loop_driver *driver);
 

@@ -90,8 +90,8 @@ typedef struct el_metadata {
  * (rpctypes/metadatafields.go). @thread io */
 void el_metadata_init(el_metadata *md, bool needs_leader, const char *token);
 
-/* el_metadata_destroy frees what |md| holds. It may be called only after the batch has completed.
- * @thread io */
+/* el_metadata_destroy frees what |md| holds. It may be called only after the batch has completed or
+ * was refused. @thread io */
 void el_metadata_destroy(el_metadata *md);
 
 /* el_metadata_set_op makes |op| send |md|. @thread io */

@@ -8,7 +8,7 @@
  *   to try (leave in channel.c): during an election, a request to the next member helps more than a
  *   long wait. Rows: leaders stand still.
  * - RTTVAR counts as at least 3/4 SRTT, so that the limit is at least 4 SRTT. In RFC 6298 an answer
- *   is that of a packet. Ours may wait until TCP has sent a lost packet again, which takes one
+ *   confirms a packet. Our answers may wait until TCP has sent a lost packet again, which takes one
  *   round trip or two more. Rows: rtt 500 and more, loss.
  * - It is known for each answer to which attempt it belongs. So each answer is a sample: Karn's
  *   algorithm, which leaves out ambiguous answers, is not needed.

@@ -54,7 +54,7 @@ struct el_stream {
   el_health_call health_call; /* pending: an answer is awaited */
   STAILQ_HEAD(, outgoing) queue;
   grpc_byte_buffer *incoming; /* the message received; NULL: none */
-  /* set at the end of the messages: the status is late */
+  /* set at the end of the messages; when it is due, the status is late */
   el_timer late_status;
   el_metadata metadata;
   grpc_metadata_array initial;

@@ -19,8 +19,8 @@
  *
  * The server closes connections from other processes. It also closes new connections while the
  * process has no free descriptor. The server's thread runs only when a connection begins or ends.
- * The host's own thread receives the ids, and the thread that pushes an id sends the byte: this
- * costs less than to wake the server's thread.
+ * Normally the host's own thread receives the ids, and the thread that pushes an id sends the byte:
+ * this costs less than to wake the server's thread.
  *
  * Measured: a wait ends 8 us (median) after its event, and 500 waits use no CPU. Requests that poll
  * each millisecond are 0.5 ms to 1.1 ms late, and 500 of them use a fifth of a processor.

@@ -46,8 +46,8 @@ static bool make_dir(const char *parent, char *dir, size_t size,
   return false;
 }
 
-/* Unlinks the socket |name| in |dir| if it can be reached through an O_PATH descriptor,
- * and sets ws->path to the path to connect to. */
+/* Removes the socket |name| and its directory |dir| if the socket can be reached through an O_PATH
+ * descriptor, and sets ws->path to the path to connect to. */
 static void unlink_name(el_wake_socket *ws, const char *dir, const char *name) {
   char path[sizeof BY_FD + 16];
   ws->path_fd = open(name, O_PATH | O_CLOEXEC);

@@ -1,8 +1,9 @@
-/* diagnose: finds out why a connection fails, by a connection of its own.
+/* diagnose: finds out why a connection fails, by connections of its own.
  *
- * The diagnosis connects and looks at the first bytes that the server sends. If the server speaks
- * TLS, the diagnosis performs a TLS handshake. It translates the result into a message with a
- * remedy. The diagnosis sends nothing but the start of the protocol. */
+ * The diagnosis connects, tries the client's protocol (TLS, or HTTP/2 without TLS), and looks at
+ * the first bytes that the server sends. If these do not show the cause, it may connect again and
+ * try the other protocol. It translates the result into a message, mostly with a remedy. It sends
+ * nothing but the start of a protocol. */
 #include "tls/tls_int.h"
 
 #include <arpa/inet.h>
@@ -109,7 +110,7 @@ static int try_path(el_diagnosis_connection *conn,
 }
 
 /* Returns the result of try_address for the last address of server->host that was tried. If
- * server->host has no address, sets server->refusal and returns 0. */
+ * server->host cannot be resolved, sets server->refusal and server->reason, and returns 0. */
 static int try_host(el_diagnosis_connection *conn, examined_server *server) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};
@@ -496,7 +497,7 @@ static bool set_no_alpn(const examined_server *server, el_error *err) {
   return true;
 }
 
-/* Returns true, so that set_alert can return its result. */
+/* Returns true, so that its callers can return the result. */
 static bool set_nothing_in_common(const examined_server *server,
                                   el_error *err) {
   el_error_set(

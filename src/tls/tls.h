@@ -67,7 +67,7 @@ const char *el_tls_server_name(const el_tls *tls);
  * @thread io */
 bool el_tls_client_name(const el_tls *tls, char *to, int size);
 
-/* el_tls_diagnose makes a connection of its own to |address| ("host:port", "[v6]:port"; "unix:path"
+/* el_tls_diagnose makes connections of its own to |address| ("host:port", "[v6]:port"; "unix:path"
  * if |is_unix|), to find out why connections to it fail. If |tls| is NULL, the client uses no TLS,
  * and the diagnosis finds out whether the server requires TLS. Blocks for up to |timeout_ms|, or
  * until |stop_fd| is readable. The DNS resolver may block longer, and the time to prepare the
@@ -75,8 +75,8 @@ bool el_tls_client_name(const el_tls *tls, char *to, int size);
  * one is retriable, the others are not:
  * - EL_UNAVAILABLE: the host name cannot be resolved, the Unix socket does not exist, or connect()
  *   fails, for example because connections are refused;
- * - EL_UNAVAILABLE: the server's certificate (unknown CA, outside its validity period, another
- *   name, not for servers);
+ * - EL_UNAVAILABLE: the server's certificate (for example: unknown CA, outside its validity period,
+ *   another name, not for servers);
  * - EL_UNAUTHENTICATED: a client certificate is required, and missing or rejected;
  * - EL_PROTOCOL: TLS to a port without TLS or the reverse, no HTTP/2, another failed handshake.
  * Returns false if it finds none, for example if the server does not answer. @thread any

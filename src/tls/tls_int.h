@@ -34,7 +34,8 @@ struct el_tls {
 SSL_CTX *el_tls_context(el_tls *tls);
 
 /* el_tls_bare_context returns a context like that of el_tls_context, but without CAs and
- * certificates: it trusts no server. @thread any */
+ * certificates: it trusts no server. The caller frees it. Returns NULL if there is no memory.
+ * @thread any */
 SSL_CTX *el_tls_bare_context(void);
 
 /* ---- diagnose.c ---- */
