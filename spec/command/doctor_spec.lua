@@ -242,7 +242,7 @@ describe("etcdlock doctor", function()
   end)
 
   -- Regression 273. production.md said that readwrite for the prefix is sufficient, and doctor did
-  -- not check the keys of lock:get and lock:put, which lack it.
+  -- not check the rights to the keys of lock:get and lock:put.
   it("checks the rights to each key of --data, and changes nothing", function()
     local etcd = secured.start(prefix, { tls = false })
     local key, env = "stock/it's 50%", variables_of(etcd)
@@ -306,8 +306,8 @@ describe("etcdlock doctor", function()
   end)
 end)
 
--- Regression 179. doctor ended with a traceback if etcd failed between the test lock and its check,
--- and gave the remedy of a file for an answer that cannot be read.
+-- Regression 179. doctor ended with a traceback if etcd failed between the test lock and its check.
+-- If an answer could not be read, doctor gave the remedy for a file that cannot be read.
 it("etcdlock doctor reports a test lock whose key cannot be read", function()
   local server = clients.scripted(suite.endpoint())
   server:hold_back("Txn", 2)

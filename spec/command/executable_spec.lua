@@ -31,7 +31,7 @@ local function run(args, opts)
   return proc.run({ matrix.command, (table.unpack or unpack)(args) }, opts)
 end
 
--- The shared libraries that it may need. ld-linux is the loader.
+-- The shared libraries that the executable may need. ld-linux is the loader.
 local SHARED = { ssl = true, crypto = true, z = true, m = true, c = true, ["ld-linux"] = true }
 
 describe("the executable", function()

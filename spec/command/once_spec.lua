@@ -206,7 +206,7 @@ describe("etcdlock run --once-per", function()
     end))
     job:send "go"
     local status = job:wait(20)
-    -- etcd may apply a write that it refuses, because its database is full.
+    -- If its database is full, etcd may apply a write that it refuses.
     if own:get(RECORD) then return assert.equal(0, status, job:errors()) end
     assert.equal(69, status)
     assert.matches("database space exceeded.*; it is not known whether the run is recorded; if "

@@ -89,7 +89,7 @@ describe("the command of a holder that has lost its lock", function()
 end)
 
 describe("etcdlock run", function()
-  -- See regression 312.
+  -- See regression 312: the command exited if its lease ended during the wait.
   it("waits again after an outage for longer than the TTL, and says so", function()
     local etcd = Etcd.start { tls = false }
     local proxy = Swallow.start(etcd:endpoint())

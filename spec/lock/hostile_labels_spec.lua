@@ -1,8 +1,8 @@
 -- Tests entries whose text is written by hostile clients.
 
--- Regression 085. Text that other clients wrote into their keys broke the tools for such clients.
--- Names of 1.4 MB, or names that the user may not read, made queue, queues and break_lock fail. An
--- infinite lock_delay made "ls --json" raise an error.
+-- Regression 085. Text that other clients wrote into their keys broke the calls that show or remove
+-- entries. Names of 1.4 MB, or names that the user may not read, made queue, queues and break_lock
+-- fail. An infinite lock_delay made "ls --json" raise an error.
 after_each(clear_etcd)
 
 local HUGE = 1400 * 1000 -- bytes; etcd accepts requests up to 1.5 MB

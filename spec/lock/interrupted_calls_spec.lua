@@ -40,7 +40,7 @@ local function interrupt(n, mask, fn)
   return count() == n, is_within
 end
 
--- Calls test(n) for n = 1, 2, ... until it returns false.
+-- Calls test(n) for n = 1, 2, ... until it returns false. Returns how often it has returned true.
 local function repeat_while(test)
   local n = 1
   while test(n) do n = n + 1 end

@@ -49,7 +49,7 @@ local NEXT = {
 }
 
 -- Starts a process with a lock delay of |delay| seconds (nil: DELAY) that acquires the lock of the
--- kind |only| ("all": one of each kind), and waits until it holds.
+-- kind |only| ("all": one of each kind; "none": no lock), and waits until it holds.
 local function start(only, delay)
   local child = remote.start {
     endpoints = etcd:endpoints(), prefix = prefix, ttl = TTL, lock_delay = delay or DELAY,

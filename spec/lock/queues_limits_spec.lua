@@ -1,4 +1,4 @@
--- Tests the limits of queues: of its time, and of the size of its answers; and its retries.
+-- Tests client:queues: the limits of its time and of the size of answers, and its retries.
 -- Needs: one plain member.
 
 -- Regression 087. queues reads one revision of etcd in pages. If etcd compacted this revision

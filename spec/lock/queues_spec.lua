@@ -140,7 +140,7 @@ describe("queues", function()
     end)
 
     -- Regression 308. The key that marks the downgrade counted as an entry: |more| was 0 where all
-    -- was read, and a page had an entry less than |limit|.
+    -- was read, and a page had one entry fewer than |limit|.
     it("shows a downgraded writer as a reader, and does not count its marker", function()
       local lock = keep(assert(client:write_lock "a"))
       assert(lock:downgrade())

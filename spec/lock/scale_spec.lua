@@ -20,7 +20,7 @@ local MANY = [[
           error(message .. " (" .. code .. ")")
         end
       end
-      uv.sleep(5) -- less would be a load that the servers share
+      uv.sleep(5) -- a shorter sleep would take CPU time from etcd
     end
   end
 ]]

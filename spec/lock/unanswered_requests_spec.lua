@@ -124,7 +124,7 @@ describe("a writer that waits for a reader of the same client", function()
     local reader = assert(client:read_lock "a")
     server:hold_back("Txn", 2)
     local others = { assert(client:lock_async "x1"), assert(client:lock_async "x2") }
-    local asked = clients.ask(client, "write", "a") -- waits for an answer, with the delete
+    local asked = clients.ask(client, "write", "a") -- leaves after an answer, with the delete
     reader._core:release()
     wait.eventually(function() return server:held "Txn" == 2 end, 5, "answers")
     server:tell "Txn"
@@ -185,7 +185,7 @@ describe("a semaphore with late answers", function()
     server:tell "Txn"
     clients.assert_wait(asked)
     assert.is_true(first:unlock())
-    -- On a quiet machine this takes less than 1 s: the periodic read comes only after 10 s.
+    -- On a quiet machine this takes less than 1 s: the periodic read comes only after 60 s.
     assert.is_true(assert(clients.ended(asked, 1)):unlock())
     etcd:del(prefix .. "noise")
   end)

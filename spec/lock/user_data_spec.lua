@@ -1,4 +1,4 @@
--- Tests keys and values below the name of a lock that are not those of the lock.
+-- Tests keys and values below the name of a lock that do not belong to the lock.
 
 -- Regression 069. Any key below a lock's name that ended in hex digits was taken for an entry. So
 -- user data such as "order/1001" blocked the lock "order" forever, break_lock deleted it, and an
@@ -260,7 +260,7 @@ describe("a key without a lease that has the name of the client's own key", func
     semaphore = function() return assert(client:semaphore("order", 1)):lock(SOON) end,
   }
 
-  -- Asks for what a hold that |TAKE[name]| has taken excludes, as another client.
+  -- Asks, as another client, for a hold that excludes the one that |TAKE[name]| has taken.
   local function rival(name)
     if name == "semaphore" then
       return assert(other:semaphore("order", 1)):lock { timeout = 0.2 }
@@ -299,7 +299,7 @@ describe("a key without a lease that has the name of the client's own key", func
   end)
 end)
 
--- Regression 131. Since etcd 3.7 omits the lease of a key that is read without its value, the
+-- Regression 131. Because etcd 3.7 omits the lease of a key that is read without its value, the
 -- client reads the values of a queue, too. An answer with many large values exceeds the size limit
 -- of a message (32 MiB). Then the client must read the queue in smaller parts.
 local MEGABYTE = ("x"):rep(1000 * 1000)

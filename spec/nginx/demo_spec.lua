@@ -59,7 +59,8 @@ describe("the complete nginx configuration", function()
   end
 
   -- Writes the configuration |text| to |directory|/nginx.conf with the paths of this checkout, the
-  -- port |own_port| and the endpoint of |etcd|. The rest is unchanged.
+  -- port |own_port|, the endpoint of |etcd|, no access log, and temporary files in |directory|. The
+  -- rest is unchanged.
   local function configure(text, directory, own_port, etcd)
     local lua = uv.cwd() .. "/lua/?"
     text = replaced(text, "/usr/local/share/lua/5.1/?.lua", lua .. ".lua")

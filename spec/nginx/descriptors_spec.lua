@@ -1,4 +1,5 @@
--- Tests nginx workers with few descriptors, or with descriptors that a child process inherits.
+-- Tests nginx workers with few descriptors or connections, or with descriptors that a child process
+-- inherits, and the directory of the wake-up socket.
 -- Needs: no sanitizer.
 
 -- Regression 004. A program that an nginx worker starts inherits the worker's descriptors. epoll

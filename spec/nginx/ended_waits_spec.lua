@@ -1,4 +1,4 @@
--- Tests waits of nginx workers that exit, or whose other lock is lost.
+-- Tests waits in nginx: they end if the worker exits, and report the loss of another lock.
 -- Needs: no sanitizer.
 
 -- Regression 022. Timers that waited without a time limit kept exiting workers alive after a

@@ -5,7 +5,7 @@ describe("in nginx,", function()
   with_nginx {
     client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 60 },
     init_worker = [[
-      -- Answers what call(opts) returns after nginx has ended with_call(…, fn).
+      -- Answers how call(opts) ends after nginx has ended with_call(…, fn).
       function ask(call, with_call, ...)
         local args, n, runs = { ... }, select("#", ...) + 1, nil
         args[n] = function()

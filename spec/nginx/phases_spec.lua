@@ -24,7 +24,7 @@ local INIT = [[
   ffi = require "ffi"
   ffi.cdef "int usleep(unsigned microseconds);"
   -- Stores in one line how calls end in the phase |name|: lock, with_lock, ping, try_lock, check,
-  -- unlock.
+  -- held, unlock.
   function try_all(name)
     local told = {}
     local lock, message, code = client:lock(name .. "/wait", { timeout = 10 })
@@ -291,8 +291,9 @@ describe("where nginx cannot yield,", function()
     end)
   end
 
-  -- Regression 215. A LuaJIT with the functions of Lua 5.2 (OpenResty's, and Debian's after 13)
-  -- names the main coroutine, in which these phases run. Then no call was reentrant there.
+  -- Regression 215. In a LuaJIT with the functions of Lua 5.2 (OpenResty's, and Debian's after 13)
+  -- coroutine.running returns the main coroutine, in which these phases run. Then no call was
+  -- reentrant there.
   it("each call does what doc/nginx.md says", function()
     wait.eventually(function()
       nginx:get "/calls"

@@ -11,7 +11,7 @@ local function find_recipe()
   end
 end
 
--- Starts nginx with the recipe |text|, which counts the pages that it has made in |dictionary|.
+-- Starts nginx with the recipe |text|, which counts in |dictionary| the pages that it has made.
 local function start(text, dictionary)
   return Nginx.start {
     workers = 2,

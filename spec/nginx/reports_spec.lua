@@ -1,4 +1,4 @@
--- Tests what nginx logs about long waits and errors.
+-- Tests what nginx logs about long waits, errors, and lost and leaked locks.
 -- Needs: one plain member.
 
 -- Regression 118. Two nginx requests that take the same two locks in opposite order wait for each

@@ -17,7 +17,7 @@ local LOCATIONS = {
     ngx.say(held and "held " or "lost ", lock:token())
   ]],
 
-  -- Takes a lock and ends without unlock, in the way |way|. For some ways it also takes another
+  -- Takes a lock and ends without unlock, in the way |way|. For some ways it also asks for another
   -- lock, in a timer or a light thread.
   ["/end"] = [[
     local way, name = ngx.var.arg_way, ngx.var.arg_name

@@ -1,4 +1,5 @@
--- Tests waits of nginx requests beside others that end, release and close.
+-- Tests waits and holds of nginx requests beside others that end, release a lock, or close the
+-- client.
 -- Needs: one plain member, no sanitizer.
 
 -- Regression 093. Each lock that a request held kept one of its worker's connections and two
@@ -10,7 +11,8 @@ describe("in nginx,", function()
   with_nginx {
     client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = wait.ttl(10) },
     locations = {
-      -- Takes locks and keeps them until /release is called. Then releases them, the oldest first.
+      -- Takes locks and keeps them until the flag release-NAME is set. Then releases them, the
+      -- oldest first.
       ["/hold"] = [[
         local locks = {}
         for i = 1, tonumber(ngx.var.arg_count) do
