@@ -1,7 +1,7 @@
 -- Tests the loss of a hold against its holder's will: when the client notices it, and what each
 -- call returns from then on.
 
--- A long lease: no keepalive and no proof read happens during a test.
+-- A long lease: no keepalive and no proof read happens during most tests.
 client_options { ttl = 60 }
 
 -- Asserts what every call of a lost |lock| returns; |why| is in the messages.
@@ -129,8 +129,8 @@ describe("a waiter", function()
     clients.keep(assert(client:lock "a"))
     local child = start()
     etcd:del(second_in_line().key)
-    -- The client does not watch the key of a waiter. So it finds the loss only when it would grant
-    -- the lock to this waiter.
+    -- The client does not watch the key of a waiter. So it finds the loss only by a read: a
+    -- periodic one, or the one before the grant.
     local lock = client:lock "a"
     lock:unlock()
     lock:unlock()

@@ -1,6 +1,6 @@
 -- Tests the counters of client:stats, and how many requests each call sends.
 
--- A long lease: no keepalive is sent while a test counts.
+-- A long lease: |client| sends no keepalive while a test counts.
 client_options { ttl = 300 }
 
 before_each(function()

@@ -185,7 +185,7 @@ describe("a semaphore with late answers", function()
     server:tell "Txn"
     clients.assert_wait(asked)
     assert.is_true(first:unlock())
-    -- On a quiet machine this takes less than 1 s: the periodic read comes only after 60 s.
+    -- On a quiet machine this takes less than 1 s: the next periodic read may come after 60 s.
     assert.is_true(assert(clients.ended(asked, 1)):unlock())
     etcd:del(prefix .. "noise")
   end)
