@@ -342,7 +342,8 @@ end
 
 -- ---- with_lock ----
 
--- A Call is one call of with_lock, for coroutines.call_with_cleanup.
+-- A Call is one call that runs a function under a lock, such as with_lock or client:once (comments
+-- say "with_lock call" for all of them). It is the `call` of coroutines.call_with_cleanup.
 --   lock            false, then a new lock, and after `begin` the one that is held
 --   _call           see lock.lua
 --   run             the result of runtime.run; nil outside nginx

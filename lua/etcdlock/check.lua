@@ -24,14 +24,14 @@ local TAKES_SECRETS = {
   ["client:set_password"] = true,
 }
 
---- Returns true if `value` is PEM text, plain or in base64, and not a file name.
+--- Returns a true value if `value` is PEM text, plain or in base64, and not a file name.
 function M.is_pem_text(value)
   return value:find "[\r\n]" or value:find("-----BEGIN", 1, true) or value:find "^LS0tLS1CRUdJTi"
 end
 
--- Returns true if the value of connect's option `field` is a secret, or may contain one by mistake.
--- `field` is "options" for a value that was given instead of the table of options, and nil for the
--- name of an option.
+-- Returns a true value if the value of connect's option `field` is a secret, or may contain one by
+-- mistake. `field` is "options" for a value that was given instead of the table of options, and nil
+-- for the name of an option.
 local function is_secret(field, value)
   return SECRETS[field] or type(value) == "string" and (M.is_pem_text(value)
     or field == "user" and value:find(":", 1, true)

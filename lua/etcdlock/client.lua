@@ -104,7 +104,7 @@ function Client._get_deadline()
 end
 
 -- Sends a transaction and waits for its answer until the time `deadline`; nil: for REQUEST_TIMEOUT.
--- If etcd has answered, returns true, whether the guard held, the results, and the store revision.
+-- If etcd has run it, returns true, whether the guard held, the results, and the store revision.
 -- Otherwise returns false, message, code; a fourth result of true means that certainly nothing was
 -- written.
 function Client:_run_txn(txn, deadline)
@@ -294,8 +294,8 @@ Client.break_lock = queue.break_lock
 -- ---- the state of client and cluster ----
 
 --- The state of a member that `client:status` returns. If the member has not answered within 2 s,
--- only `endpoint`, `transport`, `message` and `code` are set. The client may then need one more
--- second to find the cause.
+-- or has refused to tell its state, only `endpoint`, `transport`, `message` and `code` are set. The
+-- client may then need one more second to find the cause.
 -- @table member
 -- @tfield string endpoint `host:port`, or `unix:` and the path
 -- @tfield string transport `tls`; `local`: plain text that does not leave this machine; `open`:
@@ -310,8 +310,8 @@ Client.break_lock = queue.break_lock
 -- @tfield[opt] {string,...} problems problems that etcd reports, in etcd's words: alarms, `no
 --   leader`
 -- @tfield[opt] seconds seconds time until the answer came, including the time to connect
--- @tfield[opt] string message why the member did not answer
--- @tfield[opt] code code why the member did not answer
+-- @tfield[opt] string message why the state is missing
+-- @tfield[opt] code code why the state is missing
 
 --- Asks each member of the option `endpoints` for its state. Each member answers for itself only.
 -- To test whether a majority of the members answers, call `client:ping`.

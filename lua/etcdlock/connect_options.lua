@@ -84,7 +84,7 @@ end
 --   address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme,
 --   the client uses TLS if any option of TLS is given. The client begins with the first address,
 --   and goes on in this order until one answers. For each address before it that neither answers
---   nor refuses, the first lock comes 1.2 s later
+--   nor refuses, the first lock comes 1.2 s later or more
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
 --   deletes its keys after that time and the `lock_delay`. The TTL should be at least four times
 --   what an answer of etcd takes, and eight times (sixteen with one endpoint) to outlive a member
@@ -436,8 +436,8 @@ local function check_metrics(settings)
   return true
 end
 
--- Sets `tls`, which tells whether the client uses TLS for endpoints without a scheme. As etcdctl,
--- the client does so if any option of TLS is given.
+-- Sets `tls`, which tells whether the client uses TLS for endpoints without a scheme. Like etcdctl,
+-- the client uses TLS there if any option of TLS is given.
 local function choose_tls(settings)
   settings.tls = settings.insecure_transport == false
   for field in pairs(settings) do

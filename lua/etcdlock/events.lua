@@ -523,7 +523,7 @@ end
 --- Reports that the function that ran under `lock` in with_lock has raised `err`. `traceback` shows
 -- where. The report is necessary because with_lock raises the error again: a program that catches
 -- it sees only the place in with_lock. Without a log function, reports the error in nginx only, and
--- only if it is a string, because a program raises another error in order to catch it.
+-- only if it is a string, because a program that raises a table, for example, means to catch it.
 function Events:report_raised(lock, traceback, err)
   local event = {
     event = "raised", name = names.full_name_of(lock), mode = lock._mode, token = lock:token(),

@@ -312,8 +312,8 @@ function M:proclaim(value)
   return results and true or nil, message, code
 end
 
--- Makes the lock a read lock for this client, so that it can no longer write. A transaction must
--- then make it one in etcd; only after that do other owners get read locks. May be repeated.
+-- Makes the lock a read lock, which cannot write, for this client. A transaction must then make the
+-- lock a read lock in etcd; only after that do other owners get read locks. May be repeated.
 local function become_reader(self)
   self._downgrade = "unconfirmed"
   self._client._held_locks:downgrade(self)

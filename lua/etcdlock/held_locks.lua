@@ -47,7 +47,7 @@ function HeldLocks.new(endpoints)
     -- weakly. Each lock in the set references it strongly (`_sharers`), so Lua collects the set
     -- after its last lock.
     _sharers = setmetatable({}, { __mode = "v" }),
-    -- Value of the option `owner` -> name -> set of the waits of this owner, see begin_wait.
+    -- Value of the option `owner` -> full name -> set of the waits of this owner, see begin_wait.
     _waits = setmetatable({}, { __mode = "k" }),
     _members = find_members(endpoints),
   }, HeldLocks)

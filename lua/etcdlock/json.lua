@@ -8,7 +8,7 @@ function M.encode(value)
   return assert(dkjson.encode(value))
 end
 
---- Returns the value of the text `json`; nil if it is not JSON.
+--- Returns the value of the text `json`; nil if it is not JSON, and for `false` and `null`.
 function M.decode(json)
   -- pcall, because dkjson raises if lists are nested too deeply.
   local ok, value = pcall(dkjson.decode, json)

@@ -26,7 +26,7 @@ end
 --   since       time of the call, in Unix seconds
 --   owner       the option `owner`, if it is a string or a number
 --   value       the option `value`, if it is given
---   lock_delay  that of the client in seconds, if it is above 0
+--   lock_delay  the option `lock_delay` of the client in seconds, if it is above 0
 -- For a multi-lock of several names, returns two labels with a NUL between them:
 -- 1. the label for the key below the first name, with the field `names`: the list of all full names
 -- 2. the label for all other keys, with the field `first`: the first full name
@@ -162,8 +162,8 @@ local function format_value(value)
 end
 
 --- Returns a text that describes a process: its pid, its host and, if known, since when it has
--- queued. `fields` is a table with the fields `pid`, `host` and `since`: a label, a holder or an
--- entry of client:queue.
+-- queued. `fields` is a table with the fields `pid`, `host` and perhaps `since`: a holder, an entry
+-- of client:queue or a run of client:runs.
 function M.describe_process(fields)
   return string.format("pid %.0f on %s%s", fields.pid, escape(fields.host),
     fields.since and os.date(", queued since %Y-%m-%d %H:%M:%S", fields.since) or "")

@@ -413,8 +413,8 @@ check.methods(Lock, "lock")
 --   _holder_label, _holder_read_at  value of the holder's key that the core has read last, and when
 --                    the core has read it (core.now)
 --   _binding         result of runtime.bind; nil outside nginx
---   _sharers         set of the read locks, or permits, of this name that the client holds, with
---                    this lock, see HeldLocks:add; nil in other modes
+--   _sharers         set of the read locks, or permits, of this name that the client holds,
+--                    including this lock, see HeldLocks:add; nil in other modes
 --   _downgrade       after lock:downgrade: "unconfirmed", or "confirmed" by etcd
 --   _waits           see HeldLocks:begin_wait
 --   _listeners       list of the `on_lost` functions that were not called yet

@@ -98,7 +98,7 @@ local NO_LINGER = {
 }
 
 -- The text after "wanted" for a call with `linger` by a client with a lock delay. If the client
--- crashed while the key of a released lock lingers, the lock delay would begin, and block other
+-- crashed while the key of a released lock lingered, the lock delay would begin, and block other
 -- clients although the lock is free.
 local NO_LINGER_WITH_DELAY = "none for a client with a lock_delay: a released lock would block"
   .. " others after a crash"

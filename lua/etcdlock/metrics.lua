@@ -115,7 +115,7 @@ function Metrics.new(option, prefix)
     --   lost, leaked    number of holds that ended in this way
     --   failed_writes   error code -> number of guarded writes that have failed with this code
     -- and these, as `measure` found them:
-    --   hold_age, wait_age  ages of the oldest present hold and wait, but for elections
+    --   hold_age, wait_age  ages of the oldest present hold and wait, without those of elections
     --   leaderships  number of elections that this client leads; nil: it never was a candidate
     --   is_leader_known  1 if all observers know a leader, else 0; nil: there is no observer
     _series = {},

@@ -101,7 +101,7 @@ function M.join(names)
   return text:sub(1, JOINED_MAX) .. "..."
 end
 
---- Returns the full name of `lock`, for messages; that of a multi-lock: its full names, joined.
+--- Returns the full name of `lock`, for messages; for a multi-lock, its full names, joined.
 function M.full_name_of(lock)
   return lock._full_names and M.join(lock._full_names) or lock._full_name
 end

@@ -45,7 +45,7 @@ local function make_message(self, text)
 end
 
 -- Returns the time (core.now) from which it is unknown who leads, unless a read confirms the leader
--- before. Before the first report: never.
+-- earlier; math.huge before the first report.
 local function get_expiry(self)
   return self._has_reported and self._confirmed_at + self._client._ttl or math.huge
 end

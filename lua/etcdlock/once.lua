@@ -92,9 +92,9 @@ local function find_name(prefix, rest)
   return is_name and escape_name(name) == escaped and head .. name or nil
 end
 
--- Limits of the fields of a valid record. TIME_MAX: Unix seconds, which os.date can still format,
--- and the seconds of a run. PID_MAX: the largest process ID of Linux. HOST_MAX: bytes of a host
--- name.
+-- Limits of the fields of a valid record. TIME_MAX: the largest time (Unix seconds), which os.date
+-- can still format, and the largest duration of a run (seconds). PID_MAX: the largest process ID of
+-- Linux. HOST_MAX: bytes of a host name.
 local TIME_MAX, PID_MAX, HOST_MAX = 2 ^ 40, 2 ^ 22, 255
 
 local function is_number(value, max)
@@ -246,9 +246,10 @@ local function finish(run, lock, ...)
   return nil, message, code, true, ...
 end
 
--- The arguments are the results of acquire.run. Returns those of its function, if that has run. The
--- outcome of the release does not matter: a run that is recorded was under the lock until its end,
--- and for one that is not recorded, the results have the reason.
+-- The arguments are the results of acquire.run. If its function has run, returns the results of the
+-- function; otherwise nil, message, code. The outcome of the release does not matter: a run that is
+-- recorded was under the lock until its end, and for one that is not recorded, the results have the
+-- reason.
 local function drop_release(is_released, ...)
   if is_released then
     return ...
@@ -324,8 +325,8 @@ end
 -- @tfield count pid process ID of the client
 
 -- Returns the list of the runs whose names begin with `prefix`; or nil, message, code. A slash in
--- `prefix` may be "/" or "%2F" in the keys, and "%" may be "%25". So the range is that of the text
--- before the first of these characters.
+-- `prefix` may be "/" or "%2F" in the keys, and "%" may be "%25". So the function lists all keys
+-- that begin with the text before the first of these characters.
 local function read_runs(client, snapshot, prefix)
   local own, found, runs = client._prefix, {}, {}
   local from, to = snapshots.range_of(own .. prefix:match "^[^%%/]*")

@@ -1,6 +1,7 @@
---- The outages of one client: which of its failed requests are reported, and that etcd answers
--- again. During an outage many requests fail, so each cause is reported at most once in RETRY_EVERY
--- seconds, with the number of failures since its last report.
+--- The outages of one client: which of its failed requests are reported, and when it is reported
+-- that etcd answers again. During an outage many requests fail, so each cause is reported at most
+-- once in RETRY_EVERY seconds (and when the client is closed), with the number of failures since
+-- its last report.
 local core = require "etcdlock.core"
 
 local Outages = {}

@@ -1,8 +1,8 @@
 --- A pending lock: a lock that a program has requested, and that is neither granted nor refused
 -- yet. With it a program waits for a lock in an event loop that etcdlock does not know, or beside
 -- its sockets. The program polls the pending lock with cqueues (which calls `pollfd`, `events` and
--- `timeout`), with luasocket's `select` (`getfd` and `dirty`), or with copas (`getfd`, `dirty`,
--- `settimeout`, `receive` and `close`), and then calls `step`.
+-- `timeout`) or with luasocket's `select` (`getfd` and `dirty`), and then calls `step`; or it calls
+-- `copas.receive` (`getfd`, `dirty`, `settimeout`, `receive` and `close`).
 --
 -- All waits of a client share one descriptor, so the descriptor may be readable because another
 -- wait has ended. In this case `step` returns false: the lock is still pending.

@@ -16,8 +16,8 @@ local KEYS_MAX = 1000
 
 -- ---- one queue ----
 
--- Returns those of `kvs` that may have a lease, and whether the page shows leases. `kvs` are among
--- the keys `page`. If the page shows a lease, a key without one has none.
+-- Returns those of `kvs` that may have a lease, and whether the page shows leases. `kvs` are some
+-- of the keys in `page`. If any key in `page` is shown with a lease, a key without one has none.
 local function keep_leased(kvs, page)
   local leased, is_shown = {}, false
   for _, kv in ipairs(page) do
@@ -69,8 +69,9 @@ local function get_full_names(fields, full_name)
 end
 
 -- Returns true if the entry `kv` is probably a candidate of an election. Its value is then what the
--- candidate publishes, and no label (`fields`, see label.read). Locks of other programs have no
--- value.
+-- candidate publishes, and no label (`fields`, see label.read). A candidate of etcdlock has a key
+-- in the form of a multi-lock's key. A candidate of Go or etcdctl has a key in the form of a lock's
+-- key. Locks of other programs have no value.
 local function is_candidate(mode, fields, kv)
   return not fields.host and (mode == "multi" or mode == "lock" and kv.value ~= "")
 end
@@ -512,8 +513,8 @@ end
 -- @table queue
 -- @tfield string name name of the lock, without the client's prefix
 -- @tfield {entry,...} entries entries, the oldest first, as `client:queue` returns them
--- @tfield count other_keys number of keys below the name that are not entries. Many such keys slow
---   down each request for the lock
+-- @tfield count other_keys number of keys below the name that are not entries of this queue. Many
+--   such keys slow down each request for the lock
 -- @tfield[opt] count more number of younger keys of entries that were not read, because the queue
 --   has more than `limit`; missing if all were read
 

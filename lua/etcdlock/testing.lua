@@ -401,8 +401,8 @@ end
 -- @tparam function fn
 -- @tparam function is_right
 -- @treturn count number of runs with a failure
--- @fail text a report: what is wrong without a failure; otherwise a line for each failure after
---   which the data are wrong, such as `shop.lua:12: lock:put ended with "unavailable", although
+-- @fail text a report: the fault of the run without a failure; otherwise a line for each failure
+--   after which there is a fault, such as `shop.lua:12: lock:put ended with "unavailable", although
 --   etcd has applied it: …`
 function M.each_failure(fn, is_right)
   check.callable("testing.each_failure", "is_right", is_right)

@@ -23,7 +23,7 @@ local NEVER = 1e9 -- seconds: an exptime of 0 means that the lock does not end b
 local KEY_MAX = 256 -- bytes
 
 --- Returns a module like this one whose locks use a client of their own. That client connects with
--- its first lock. The locks of this module use the default client, that of `etcdlock.with_lock`.
+-- its first lock. The locks of this module use the default client, as `etcdlock.with_lock` does.
 -- @tparam[opt] connect_options opts
 -- @treturn resty_module with `new` for locks of that client
 -- @fail never

@@ -142,9 +142,9 @@ end
 
 -- ---- stop and continue ----
 
---- Continues the stopped group, unless may_continue() returns false. If the group has had the
--- foreground of the terminal before, or was stopped because it wants the terminal, and the group of
--- this process has the foreground now, gives the foreground to the child's group.
+--- Continues the stopped group, unless may_continue() returns false. First gives the foreground of
+-- the terminal to the child's group, if the group of this process has it now, and the child's group
+-- has had it before or was stopped because it wants the terminal.
 function Child:continue()
   self._must_continue = false
   if not self._may_continue() then

@@ -103,7 +103,7 @@ _etcdlock_names() {
 compdef _etcdlock etcdlock
 ]==]
 
--- argparse has zsh complete each argument as a file. These are the arguments instead.
+-- argparse has zsh complete each argument as a file. These lines for zsh replace those of argparse.
 local NAMES, TEXT, COMMAND = '": :_etcdlock_names"', '": : "', '"*:: :_normal"'
 local ZSH_ARGUMENTS = {
   run = { TEXT, COMMAND }, elect = { TEXT, TEXT, COMMAND },

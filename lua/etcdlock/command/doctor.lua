@@ -384,7 +384,7 @@ local function check_majority(client)
 end
 
 -- Waits until the client has renewed its lease, which extends the hold of `lock`. Returns true; or
--- nil, message if the hold is lost before, or etcd refuses to read the lock's key.
+-- nil, message if the hold is lost before, or a read of the lock's key fails.
 local function await_renewal(lock)
   local is_held, reason = lock:check()
   local ends = core.now() + lock:remaining()
@@ -590,8 +590,8 @@ local function list_waits(queues)
   return waits
 end
 
--- Returns the tokens of the entries in the waits path[first] to path[#path], a circle: the waiter
--- of each one holds the lock of the next one. Also returns the text of a problem.
+-- Returns the tokens of the entries in the waits path[first] to path[#path], and the text of a
+-- problem. These waits are a circle: the waiter of each wait is the holder in the next wait.
 local function describe_circle(path, first, known)
   local tokens, parts = {}, {}
   for i = #path, first, -1 do
@@ -607,7 +607,7 @@ end
 -- Returns clients that wait for each other in a circle, a table: the tokens of their entries -> the
 -- text of a problem. Of circles that overlap, it has at least one.
 local function find_deadlocks(queues, known)
-  local waits, by_lease, found = list_waits(queues), {}, {} -- by_lease: that of the holder
+  local waits, by_lease, found = list_waits(queues), {}, {} -- by_lease: holder's lease -> waits
   for _, wait in ipairs(waits) do
     local list = by_lease[wait.holder.lease] or {}
     by_lease[wait.holder.lease], list[#list + 1] = list, wait

@@ -88,7 +88,7 @@ end
 
 -- Prints why the lock was not acquired, and returns the exit status. `message` and `code` are those
 -- of the failed call. If the lock was not free, or if --once-per leaves nothing to do, the exit
--- status is that of -E, and with --quiet or `-E 0` nothing is printed.
+-- status is the value of -E, and with --quiet or `-E 0` nothing is printed.
 local function fail(self, message, code)
   local status = report.status_of(code)
   local is_error = status ~= EXIT.TIMEOUT

@@ -11,7 +11,7 @@ local coroutines = require "etcdlock.coroutines"
 local names = require "etcdlock.names"
 
 local M = {
-  --- Set of the clients that count as other processes. Their calls never fail.
+  --- Set of the clients that count as other processes. No plan applies to their calls.
   others = setmetatable({}, { __mode = "k" }),
   --- Outcome -> the code with which the call then fails.
   CODES = {
@@ -120,7 +120,7 @@ end
 
 -- ---- outcomes ----
 
--- The argument `plan` of run; nil: each call does what it always does.
+-- The argument `new_plan` of run; nil: each call does what it always does.
 local plan
 
 -- Thread -> true while it runs a call of the program. The calls that this call makes are not calls
@@ -337,7 +337,7 @@ for _, name in ipairs { "lock", "read_lock", "write_lock", "multi_lock" } do
   intercept(Client, "client", take_with, "with_" .. name)
   intercept(Client, "client", start, name .. "_async")
 end
--- A function of client:wrap calls with_lock.
+-- The function that client:wrap returns calls with_lock, which may fail in a test.
 local wrap = Client.wrap
 function Client:wrap(name, ...)
   wrap(self, name, ...) -- checks the arguments
@@ -386,9 +386,10 @@ function M.attempt(fn, ...)
   return pack(coroutines.pcall(fn, ...))
 end
 
---- Calls fn(), and returns the packed results of pcall. plan(call) returns the outcome of each call
--- of the program in it; nil, or an outcome that this call cannot have, means that the call does
--- what it always does. `where` names the caller in messages. A call is a table with these fields:
+--- Calls fn(), and returns the packed results of pcall. new_plan(call) returns the outcome of each
+-- call of the program in it; nil, or an outcome that this call cannot have, means that the call
+-- does what it always does. `where` names the caller in messages. A call is a table with these
+-- fields:
 --   name      such as "lock:put"
 --   place     of the line that makes the call: "FILE:LINE"
 --   outcomes  list of the outcomes that it can have

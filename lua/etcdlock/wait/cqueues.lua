@@ -5,10 +5,10 @@ local condition = require "cqueues.condition"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
 
---- Returns the controller that has resumed the running coroutine. Returns nil if another coroutine
--- of the program has resumed it, because then a yield returns to that coroutine and not to the
--- controller. (A coroutine of coxpcall is no obstacle: it passes what is yielded to the
--- controller.)
+--- Returns the controller that has resumed the running coroutine; nil if none has. If another
+-- coroutine of the program has resumed it, the result is nil, because then a yield returns to that
+-- coroutine and not to the controller. (A coroutine of coxpcall is no obstacle: it passes what is
+-- yielded to the controller.)
 local function controller()
   local running, inside = cqueues.running()
   inside = inside or coroutines.is_in_coxpcall()

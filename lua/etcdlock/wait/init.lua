@@ -135,7 +135,7 @@ local function yield(wait, loop)
 end
 
 --- Waits for the event `kind` of `object`, up to `limit` seconds (nil: no limit): in the event loop
--- `loop`, the result of runtime.loop; nil: blocks. `binding` is that of the lock (runtime.bind);
+-- `loop`, the result of runtime.loop; nil: blocks. `binding` is the lock's result of runtime.bind;
 -- `may_collect`: see COLLECT_AFTER. Returns the results of the object's method kind.method. If the
 -- limit is over, the first result is nil. If the wait is impossible, returns false, message, code.
 return function(client, kind, loop, object, limit, binding, may_collect)

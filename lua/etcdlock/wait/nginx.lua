@@ -1,9 +1,10 @@
 --- The runtime (runtime.lua) and the event loop (loop.lua) of nginx.
 --
 -- The core runs a wake server, which listens on a Unix socket of this process. A light thread that
--- waits connects a cosocket to it, sends a wake number (waits.lua), and reads one byte. The server
--- sends this byte when the core pushes the number. The byte wakes the light thread; it has no other
--- meaning. The connection keeps its number: for the next wait on it, nothing is sent.
+-- waits connects a cosocket to it, sends a wake number (waits.lua), and reads, after a greeting,
+-- one byte. The server sends this byte when the core pushes the number. The byte wakes the light
+-- thread; it has no other meaning. The connection keeps its number: for the next wait on it,
+-- nothing is sent.
 --
 -- If nginx ends a light thread (the request was aborted, the worker exits), it closes the cosocket,
 -- but runs no Lua code. So the locks of a request are bound to a connection: when the wake server
@@ -13,8 +14,9 @@
 -- A connection is in one of these states:
 --   idle     in nginx's connection pool: all bytes that the server has sent were read
 --   waiting  a light thread reads from it, until end_nginx_wait
---   holding  locks are bound to it, and no light thread reads from it. All locks of a request share
---            one connection. If only one lock is bound to it, `unlock` of the lock waits on it.
+--   holding  locks are bound to it, and no light thread reads from it. The locks of a request
+--            mostly share one connection (M.share). If only one lock is bound to it, `unlock` of
+--            the lock waits on it.
 local core = require "etcdlock.core"
 local collector = require "etcdlock.wait.collector"
 
@@ -31,8 +33,8 @@ local IDLE_MAX = 128 -- idle connections of one client in a worker
 local IDLE_MS = 10000 -- after which nginx closes an idle connection
 local SEND_MS = 2000 -- timeout of connect and send
 local GREETING_MS = 5000 -- timeout of the wake server's greeting
--- The timeout of the cosocket is that of the wait plus SPARE seconds. The core's alarm ends the
--- wait first, because nginx logs an error when a cosocket times out.
+-- The timeout of the cosocket is the limit of the wait plus SPARE seconds. So the core's alarm ends
+-- the wait first: nginx would log an error if the cosocket timed out.
 local SPARE = 5
 local FOREVER_MS = 2147483647 -- the longest timeout of a cosocket, for a wait without a limit
 local LIMIT_MAX = 2e6 -- seconds; the longest limit of one wait, which fits into such a timeout
@@ -324,8 +326,8 @@ local function await_greeting(connection)
 end
 
 --- Reads the byte that was sent, or will be sent, on the connection, for at most `seconds` (nil: no
--- limit) and SPARE. Returns a true value if the byte came, or no byte in time; otherwise false,
--- because the connection is broken.
+-- limit) and SPARE. Returns a true value if the byte came, or did not come in time; otherwise
+-- false, because the connection is broken.
 local function read_answer(connection, seconds)
   local ms = seconds and (seconds + SPARE) * 1000 or FOREVER_MS
   local byte, err = receive(connection, ms)
@@ -346,8 +348,9 @@ local function release(wakeups, connection, is_unanswered)
   end
 end
 
---- See runtime.lua. All locks of a request share one connection, that of its first lock. With one
--- connection for each lock, a request that holds many locks would use up worker_connections.
+--- See runtime.lua. A lock shares the connection of an earlier lock of its request, unless a light
+-- thread reads from that connection. With one connection for each lock, a request that holds many
+-- locks would use up worker_connections.
 function M.share(wakeups, binding)
   local own, request = binding.connection, binding.scope
   if not own or not request then

@@ -24,7 +24,8 @@ local M = {
   --- True if os.getenv does not see all environment variables, as in nginx.
   hides_environment = false,
   --- True if `log` writes to a log of nginx, not to the standard error of the program. A message
-  -- about the program's own code, or about an end that the program has chosen, belongs only there.
+  -- about the program's own code, or about an end that the program has chosen, is written only in
+  -- nginx.
   has_error_log = false,
 }
 

@@ -17,6 +17,7 @@
 --   losses   the client's on_lost functions (loss_listeners.lua); nil or false if the kind does not
 --            hear losses
 --   waiter   the Waiter of the coroutine (loop.lua) while it waits; else nil
+--   has_returned  true: the wait has ended without an error, so `close` does nothing
 --
 -- A wake number identifies one wait in an event loop. When the event of the wait occurs, or its
 -- time is over, the core pushes the number into the client's wake queue. Then the event loop finds
@@ -87,7 +88,7 @@ M.Ended = new_kind {
   event = "ended", method = "wait_ended", hears_losses = true, ends_early = true,
 }
 
---- A transaction is answered.
+--- A transaction is answered, or has failed.
 M.Answered = new_kind { event = "answered", method = "wait", hears_losses = true }
 
 --- All members have answered a status query, or failed.
@@ -145,7 +146,7 @@ function Wakeups:fd()
   return self.core:wake_fd()
 end
 
---- Empties the wake queue, and wakes the waiter of each number. Called when the descriptor is
+--- Empties the wake queue, and wakes the waiter of each number. Called when the descriptor may be
 -- readable. (A core client that was collected has no queue.)
 function Wakeups:deliver()
   local pushed = self._pushed
