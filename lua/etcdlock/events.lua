@@ -197,7 +197,7 @@ local function call_log(self, event)
 end
 
 -- Writes `event` of a client without a log function to standard error or to nginx's error log. In
--- the latter it is a warning if `is_warning` is true, otherwise an error. Outside of nginx, writes
+-- nginx's log it is a warning if `is_warning` is true, otherwise an error. Outside of nginx, writes
 -- nothing if `is_for_nginx` is true.
 local function write(event, is_warning, is_for_nginx)
   if runtime.has_error_log or not is_for_nginx then

@@ -147,7 +147,7 @@ function M.describe_self()
 end
 
 --- Returns the part of a message that compares two numbers of permits of a semaphore: `permits`, of
--- this client, and that of `other`, a holder with the field `permits`.
+-- this client, and other.permits. `other` is a holder with the field `permits`.
 function M.format_permits(permits, other)
   return string.format("the number of permits is %d in this client, and %d in %s", permits,
     other.permits, other.host and M.describe_process(other) or "another one")

@@ -155,7 +155,7 @@ function Lock:mode()
 end
 
 --- Returns the lock's key in etcd.
--- @treturn string the key; for a `multi_lock`, that of its first name
+-- @treturn string the key; for a `multi_lock`, the key below its first name
 -- @fail never
 function Lock:key()
   return self._core:key()

@@ -63,7 +63,7 @@ function run(premature, number, cycles)
 end
 
 --- Returns true if the newest timer expires within PAUSE. If the timer is late by more than PAUSE,
--- nginx has dropped it (it does so if too many timers run), and the result is false.
+-- nginx has dropped it, because too many timers run, and the result is false.
 local function is_running()
   local left = expires - ngx.now()
   return left <= PAUSE and left >= -PAUSE

@@ -100,7 +100,7 @@ function Waiter:wake()
   end
 end
 
---- Ends the wait, and returns the results of the core's end_wait: those of `poll` (waits.lua).
+--- Ends the wait, and returns the results of the core's end_wait: what `poll` (waits.lua) returns.
 function Waiter:end_wait(wait)
   local wakeups = self.wakeups
   self.is_over = true
