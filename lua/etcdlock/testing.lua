@@ -343,8 +343,8 @@ end
 
 --- Calls `fn`. All [calls in it that may fail](testing_your_code.md#5-one-failure) with
 -- `unavailable` fail with it at once, as in an outage that is shorter than the TTL: the program
--- keeps its holds, and no write is applied. Exception: if a lock is taken, the call for it waits for
--- the lock first, as without an outage.
+-- keeps its holds, and no write is applied. Exception: if a lock is taken, the call for it waits
+-- for the lock first, as without an outage.
 -- @tparam function fn
 -- @treturn any results of `fn`
 -- @fail never

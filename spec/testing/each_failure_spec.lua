@@ -167,6 +167,13 @@ describe("testing.each_failure makes these calls fail:", function()
       assert(lock:unlock())
       lock:txn { { "get", "k" } } -- fails in any case, because the lock is not held
     end, "" },
+    -- Regression 331. An unlock that does not release had an outcome that does not exist.
+    ["lock:unlock of two"] = { function()
+      local lock = assert(client:lock "a")
+      assert(client:lock "a")
+      lock:unlock()
+      return lock
+    end, "lost" },
     ["election:leader"] = { function() client:election("e"):leader() end, "unavailable" },
     ["observer:next"] = { function() (client:election("e"):observe()):next(0.01) end,
       "unavailable timeout" },

@@ -267,7 +267,8 @@ end
 
 -- lock:unlock() and the like. A release that fails with "unavailable" goes on.
 local function release(call, lock)
-  local outcome = lock:_left() and choose(call, { "lost", lock:count() == 1 and "unavailable" })
+  local is_last = lock:count() == 1
+  local outcome = lock:_left() and choose(call, { "lost", is_last and "unavailable" or nil })
   if outcome == "lost" then
     M.end_hold(lock, "expired")
   end
