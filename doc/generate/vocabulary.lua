@@ -53,7 +53,7 @@ return {
   queues_options = { luals = "etcdlock.QueuesOptions", shown = "options as below" },
   metrics_options = { luals = "etcdlock.MetricsOptions", shown = "options as below" },
   stats = { luals = "etcdlock.Stats", shown = "table as below" },
-  entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries as below" },
+  entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries" },
   queue = { luals = "etcdlock.Queue", shown = "queue", plural = "queues as below" },
   run = { luals = "etcdlock.Run", shown = "run as below", plural = "runs as below" },
   member = { luals = "etcdlock.Member", shown = "member", plural = "members as below" },

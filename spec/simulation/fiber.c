@@ -123,7 +123,8 @@ static void on_time(el_timer *timer) {
   make_ready(it);
 }
 
-/* Takes a fiber at random. Returns NULL if its process is stopped: it gets its turn after that. */
+/* Takes a ready fiber at random. Returns NULL if the process of the fiber is stopped: the fiber is
+ * ready again when the stop ends. */
 static fiber *take_ready(void) {
   int i = (int)world_random(0, n_ready - 1);
   fiber *it = ready[i];

@@ -173,9 +173,10 @@ local function report_overlap(name, one, other)
   end
 end
 
--- Reports each pair of holds of |held| that were held at the same moment and exclude each other. A
--- hold that has ended does not begin again. So if |one| is held after a look at |other|, and
--- |other| was held at that look, then both were held at the time of that look.
+-- Reports each pair of holds of |held| that were held at the same moment and exclude each other.
+-- All of them were held when the caller made the list, and a hold that has ended does not begin
+-- again. So if |other| is held at a look, and |one| at a later look, then both were held at the
+-- first look.
 local function check_exclusion(name, held)
   for i, one in ipairs(held) do
     for j = i + 1, #held do

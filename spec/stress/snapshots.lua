@@ -113,8 +113,8 @@ local function look_for_leader()
   if answer and answer.leader ~= "0" then M.leader = numbers[answer.leader] or M.leader end
 end
 
--- Reads snapshots until is_over() is true. Calls look(snapshot) with each, and look(nil) if etcd
--- did not answer.
+-- Begins to read snapshots, in a coroutine that ends when is_over() is true. Calls look(snapshot)
+-- with each, and look(nil) if etcd did not answer.
 function M.follow(look, is_over)
   loop.spawn(function()
     local term
