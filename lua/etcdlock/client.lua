@@ -219,8 +219,8 @@ acquire.add(Client, "client", "write_lock", with_mode "write")
 -- each name, the call waits for all older locks, readers and writers. The keys of one call have the
 -- same create_revision in all queues, so two such calls never wait for each other. `unlock`
 -- releases all names. The hold is lost if any of its keys is lost, and a guarded write is applied
--- only while all keys exist. If the owner then asks for one of the names, it gets the same hold,
--- with `count` + 1.
+-- only while all keys exist. If the owner of the hold asks for one of its names, the call returns
+-- the same hold, with `count` + 1.
 -- @function client:multi_lock
 -- @forms several names
 -- @tparam {string,...} names 1 to 60

@@ -12,15 +12,15 @@ local VALUE_MAX = 4096 -- bytes
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more. 0: try once, which
 --   takes up to 2 s if etcd does not answer. `math.huge`: no limit. With a limit, the call waits
 --   that long even if etcd is unreachable. Without one, it waits for ever, unless etcd has never
---   answered this client. Then it fails with `unavailable` when it is known why no endpoint can be
---   reached (connections are refused, for example): after 5 s or later, at the latest after 30 s.
---   With and without a limit, it fails with `unavailable` if etcd's answers
+--   answered this client. Then it fails with `unavailable`: after 5 s or later, when it is known
+--   why no endpoint can be reached (connections are refused, for example), at the latest after
+--   30 s. With and without a limit, it fails with `unavailable` if etcd's answers
 --   [take too long](production.md#how-slow-etcd-may-be) for the TTL, and in an outage if the client
 --   has the option `fail_fast`
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works. If the
---   process is stopped (SIGSTOP), `held()` is false in time, too, but the next waiter gets the lock
---   only when the lease has ended
+--   process is stopped (SIGSTOP) at that time, the next waiter gets the lock when the process goes
+--   on (its `held()` then returns false), or when the lease has ended
 -- @tfield[opt=none] seconds linger time to keep the lock for this client after each last `unlock`,
 --   up to 86400. Until then, the client takes the lock again with the same token and without a
 --   request. If another client wants the lock, or this client wants it in another mode, the key

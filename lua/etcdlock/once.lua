@@ -260,9 +260,9 @@ local function drop_release(is_released, ...)
 end
 
 --- Runs `fn` once in each period, on all machines together: takes the lock `name`, and calls `fn`
--- with the lock, unless a run in the present period is recorded. Only a run that has succeeded is
--- recorded. The option [`--once-per`](command.md#once-per-period) of `etcdlock run` has the same
--- lock, record and rules, so a crontab and a service can share a job.
+-- with the lock, unless a run in the present period, or in a later one, is recorded. Only a run
+-- that has succeeded is recorded. The option [`--once-per`](command.md#once-per-period) of
+-- `etcdlock run` has the same lock, record and rules, so a crontab and a service can share a job.
 --
 -- A run succeeds if `fn` returns, whatever it returns. So `fn` must raise an error if its work has
 -- failed. The call then releases the lock and raises the error again, and the next call runs `fn`
@@ -289,7 +289,7 @@ end
 -- @treturn[2] run the recorded run
 -- @fail as client:lock, not_held: if `fn` has run, true and its results follow; `invalid` also if
 --   the record is not valid, or is more than one period ahead of this machine's clock; `denied`
---   also if the user may not read and write the record; `not_held` if `fn` unlocked the lock
+--   also if the user may not read, or not write, the record; `not_held` if `fn` unlocked the lock
 -- @raise an error of `fn`, the same object
 function M:once(name, period, opts, fn)
   check.string(WHERE, "name", name)
