@@ -16,7 +16,7 @@ local RECORD = prefix .. "a.last-run"
 local function nothing() end
 
 -- Returns the function of a row whose calls, |run|(lock, client), need a lock "a" that the client
--- has taken with the method |take| ("lock").
+-- has taken with the method |take| (nil: "lock").
 local function held(run, take, opts)
   return function(client, cost)
     local lock = clients.keep(assert(client[take or "lock"](client, "a", opts)))

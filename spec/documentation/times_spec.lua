@@ -20,7 +20,7 @@ local function lua(path, name)
 end
 
 local CALL = lua("client.lua", "REQUEST_TIMEOUT")
--- how long a connection may be silent that no call waits for
+-- how long a connection that no call waits for may be silent
 local SILENT = core.EL_PING_EVERY_MS + core.EL_BUSY_MS
 -- the TTL in seconds from which on a hold with a keepalive every TTL/3 outlives an election: then
 -- TTL - TTL/10 (the margin) - TTL/3 is as long as the election

@@ -305,7 +305,7 @@ static int64_t between(int64_t least, int64_t most) {
 
 static bool chance(int percent) { return between(0, 99) < percent; }
 
-/* Returns how long a message takes: mostly the schedule's pace, sometimes very long. */
+/* Returns how long a message takes: mostly at most the schedule's pace, sometimes very long. */
 static int64_t delay(void) {
   if (chance(w.tail_percent))
     return between(0, chance(50) ? 300 : w.ttl_ms * 3 / 2);
@@ -481,7 +481,7 @@ static void commit(entry_kind kind, uint64_t term) {
     }
     if (chance(70)) post(DO_SYNC, i, w.now + delay());
   }
-  /* A quorum has the entry: members that are behind get what they miss first. */
+  /* A quorum has the entry: members that are behind first get what they miss. */
   for (int i = 0; i < w.n && with_it < w.majority; i++) {
     if (i == leader || !is_able(i) || !w.link[leader][i] ||
         w.members[i].log == w.n_log)

@@ -3,9 +3,9 @@
 --
 --   make mutants FILES="src/lock/session.c" SEED=1 N=20 LIMIT=12
 --
--- The changes are made in a copy of the checkout. For each change, at most LIMIT specs are tried
--- that run the changed line; those that run most lines of the file come first. A line that no test
--- runs is reported at once.
+-- The changes are made in a copy of the checkout. For each change, the simulator is tried if it
+-- contains the file, and then at most LIMIT specs that run the changed line; those that run most
+-- lines of the file come first.
 
 local coverage = require "spec.mutants.coverage"
 local operators = require "spec.mutants.operators"

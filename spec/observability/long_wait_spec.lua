@@ -38,8 +38,8 @@ end
 
 it('a wait of more than 10 s is reported by "still_waiting" and names the holder', function()
   local told, failed = {}, {}
-  -- This key is older than all entries of "data". A waiter reads only the oldest key, so it does
-  -- not learn who holds "data".
+  -- This key is older than all entries of "data". To name the holder, a waiter reads only the
+  -- oldest key, so it does not learn who holds "data".
   suite.etcd():put(prefix .. "data/stock", "5")
   take_all(connect { elsewhere = true })
   local client = connect { log = function(event)

@@ -20,7 +20,7 @@ local function assert_etcd_clean()
 end
 
 -- Asserts that this process soon has no more threads and descriptors than |before|. gRPC's own
--- threads may end up to 1 s after close, together with their connection or attempt to connect.
+-- threads may live for up to 1 s after close, as long as their connection or attempt to connect.
 local function assert_none_left_here(before) leaks.assert_none_left(before, nil, nil, 2) end
 
 -- Defines a test that checks etcd right after the end of a client. story(timed) wraps the end in

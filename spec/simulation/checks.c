@@ -46,7 +46,7 @@ enum {
 
 /* A key of a lock, parsed here and not by the product. */
 typedef struct lock_key {
-  int name; /* negative: no such key */
+  int name; /* negative: it is no key of a lock */
   el_mode mode;
   int64_t lease;
   int permits;
@@ -71,7 +71,7 @@ typedef struct name_record {
   int64_t last_token; /* of exclusive holds */
   int last_program, last_generation;
   int64_t
-      chain_token; /* the holds with this token, of which the first began at |chain_us| */
+      chain_token; /* of the last hold; the first one with it began at |chain_us| */
   int64_t chain_us;
   int n_holds;
   /* the hold of this token was released at |passed_us|, while |passed_to| waited; that user had
@@ -393,7 +393,7 @@ static void check_readers(const user *of, name_record *record) {
 }
 
 /* A key has at most |handoff| holds, all of which begin within HANDOFF_US. Not checked if the
- * program was stopped, or lingers, because its users then take their key again. */
+ * program lingers (its users then take their key again), or was stopped. */
 static void check_fairness(const user *of, int name) {
   name_record *record = &checks.names[name];
   if (of->wish.mode == EL_MODE_PERMIT) return;
@@ -549,8 +549,8 @@ static bool is_own(const user *of, const etcd_key *key, const lock_key *it) {
 }
 
 /* Tells whether |key|, with the entry |it|, may be in the way of |of|. Without faults, a key that
- * no other user wants is not: it lingers, and must be given up, or taken by |of|. With faults each
- * key that conflicts is, unless is_own. */
+ * no other user wants is not in the way: it lingers, and must be given up, or taken by |of|. With
+ * faults, each key that conflicts is in the way, unless is_own. */
 static bool is_in_the_way(const user *of, const etcd_key *key,
                           const lock_key *it) {
   if (!is_rival(of, it)) return false;
@@ -942,8 +942,9 @@ void checks_on_released(user *of, const el_error *err) {
   if (of->in->is_closing) return;
   if (err->code == EL_OK) {
     /* Not checked with faults: if a delete is repeated, the first may have deleted the key. Not
-     * checked either if the key was gone before the hold deadline, and that has passed: without an
-     * answer to its delete, the client cannot tell a revoked lease from an expired one. */
+     * checked either if the key was gone before the hold deadline, and the deadline has passed:
+     * without an answer to its delete, the client cannot tell a revoked lease from an expired
+     * one. */
     if (of->gone_us != 0 && checks.is_calm && !may_pass_on(of) &&
         (of->gone_us >= of->proven_until_us ||
          world_now_us() < of->proven_until_us)) {
@@ -1170,8 +1171,8 @@ static bool is_key_of(const user *of, el_bytes key) {
 }
 
 /* |key| of a hold is gone: if its lease has expired, its holders must have known before. |gone_us|
- * is not set if the client may not notice: with faults, it takes a key that it has tried to delete,
- * and then does not find, for deleted by itself if its lease is alive. */
+ * is not set if the client need not notice: with faults, it takes a key that it has tried to
+ * delete, and then does not find, for deleted by itself if its lease is alive. */
 static void check_ended(const etcd_key *key, etcd_cause cause) {
   for (user *it = next_user(NULL); it != NULL; it = next_user(it)) {
     if (it->token != key->create_rev || !is_key_of(it, key->key)) continue;

@@ -85,8 +85,8 @@ int64_t draw_us(const etcd *cluster, int64_t min_us, int64_t max_us) {
   return world_random(min_us, max_us > min_us ? max_us : min_us);
 }
 
-/* Tells whether the leader gets the request. A member that is down had sent the writes of its ended
- * calls before. */
+/* Tells whether the leader gets the request. The writes of ended calls were sent before their
+ * member went down. */
 static bool is_reachable(const task *it) {
   bool is_sent = it->call == NULL && world_now_us() < it->at->down_until_us;
   return it->cluster->leader >= 0 && (is_sent || member_is_connected(it->at));
@@ -521,7 +521,8 @@ static void draw_faults(task *it) {
   draw_no_space(it, is_no_space);
 }
 
-/* Begins to work on |it|. Its timeout counts from now, that of an Authenticate from its hash. */
+/* Begins to work on |it|. Its timeout counts from now; for an Authenticate, from the end of its
+ * hash. */
 static void start(task *it) {
   it->stage = STAGE_WORKING;
   it->due_us = world_now_us() + work_us(it);

@@ -1,7 +1,7 @@
 /* simulation etcd_auth: the users of the simulated etcd, and the tokens of its clients.
  *
- * An Authenticate costs its member a hash, which one processor computes after those of earlier
- * ones, also if the client has cancelled the call. Meanwhile the member answers each request late.
+ * An Authenticate costs its member a hash, which one processor computes after the hashes of earlier
+ * Authenticates, even if the client has cancelled the call. Meanwhile the member answers late.
  * Then the token goes through raft, so all members know it. A simple token expires at each member
  * where it is not used, and a member that restarts forgets it. A JWT has the revision of the auth
  * store, and is invalid when that has changed (etcd: auth/store.go, auth/simple_token.go). */

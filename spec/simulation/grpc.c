@@ -198,7 +198,7 @@ grpc_event grpc_completion_queue_next(grpc_completion_queue *queue,
 
 /* ---- channels ---- */
 
-/* gRPC's own struct, as src/net/channel.c declares it, too. */
+/* gRPC's own struct; in src/net/channel.c it is called socket_mutator. */
 typedef struct grpc_socket_mutator {
   const struct {
     bool (*mutate_fd)(int fd, struct grpc_socket_mutator *mutator);

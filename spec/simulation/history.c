@@ -175,8 +175,9 @@ static void restart(int member) {
   etcd_restart(history.cluster, member, soon(3000));
 }
 
-/* One member closes its connections; of three members, it may hang or lag instead, or be restarted
- * if it does not lead. The members take turns, because a client that has lost one uses the next. */
+/* One member closes its connections. If there are three members, it may hang or lag instead, or be
+ * restarted if it does not lead. The members take turns, because a client that has lost one uses
+ * the next. */
 static void make_mild(void) {
   int member = history.next_member++ % history.n_members;
   int64_t until_us = soon(6000);

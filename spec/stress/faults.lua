@@ -84,8 +84,8 @@ function M.overlap_excuse(hold)
 end
 
 -- Returns why |client| may have lost its hold of |name|, or its wait for |name|. Returns nil or
--- false if there is no reason. |reason| is that of lock:wait_lost, or nil if it is unknown. |hold|
--- is nil for a wait.
+-- false if there is no reason. |reason|: what lock:wait_lost has returned; nil: unknown. |hold| is
+-- nil for a wait.
 function M.loss_cause(client, name, reason, hold)
   local marks = { "client " .. client.id, client.id .. "/" .. name }
   for _, mark in ipairs(hold and marks_of(hold) or {}) do marks[#marks + 1] = mark end

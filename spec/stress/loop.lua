@@ -45,8 +45,8 @@ function M.sleep(seconds)
   coroutine.yield()
 end
 
--- Suspends the running coroutine until is_ready() is true, or until the time |deadline|. Returns
--- the last result of is_ready().
+-- Suspends the running coroutine until is_ready() is true, or until the time |deadline|. Returns a
+-- true value if is_ready() was true.
 function M.await(is_ready, deadline)
   if is_ready() then return true end
   local thread = coroutine.running()
@@ -74,7 +74,7 @@ end
 local last, stalled = nil, 0
 
 -- Returns the seconds for which the loop was late since its start. This includes a delay that has
--- not ended or that step has not counted yet, because luv calls its callbacks before that.
+-- not ended, or that step has not counted yet, because luv calls its callbacks before step runs.
 function M.stalled()
   local now = M.now()
   return stalled + math.max(0, now - (last or now) - LATE)

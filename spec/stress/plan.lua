@@ -32,13 +32,13 @@ M.FREE_MAX = 2 + M.SLACK
 -- delay. One second is added for the grant itself.
 M.LEFT_MAX = M.TTL + M.DELAY_MAX + 1 + M.SLACK
 
--- Seconds after an administrator has taken a key for which its hold may still count as held. The
+-- For so many seconds after an administrator has taken a key, its hold may still count as held. The
 -- holder watches its key and so learns that the key is gone. If a fault prevents this, the hold
 -- ends at its hold deadline, at most a TTL after the last proof.
 M.HEAR_MAX = 1 + M.SLACK
 M.HEAR_MAX_IN_FAULTS = M.TTL + M.SLACK
 
--- Seconds after a stopped member goes on for which its late decisions are excused: an old leader
+-- For so many seconds after a stopped member goes on, its late decisions are excused: an old leader
 -- may revoke leases that live, and a member may answer stale reads (doc/production.md, Versions of
 -- etcd).
 M.WAKE_MAX = 5 + M.SLACK

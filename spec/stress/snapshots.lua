@@ -59,8 +59,8 @@ local function entry_of(kv)
   }
 end
 
--- Returns the present contents of etcd: entries (a list), counters (by name), the raft term, and
--- before: the largest values of the counters before the request was sent. Returns nil if etcd does
+-- Returns the present contents of etcd: entries (a list), counters (by name), term (of raft), and
+-- before (the largest values of the counters before the request was sent). Returns nil if etcd does
 -- not answer.
 function M.read()
   local from, stalled, before = loop.now(), loop.stalled(), counters.largest()

@@ -14,7 +14,7 @@ M.UNWATCHED = 0.05
 -- The open clients, the locks of keep, and the scripted servers.
 local open, kept, servers = {}, {}, {}
 
--- The value of an option of connect: it connects without the option, even if that has a default.
+-- If an option has this value, connect leaves the option out, even if it has a default here.
 M.NONE = {}
 
 -- Returns a copy of |defaults| with |changes|; a change to NONE removes the option.
@@ -202,7 +202,7 @@ end
 
 -- Fails unless |use| leaves no key with |prefix| and no lease in |etcd|. |use| uses and closes a
 -- client, and returns the time at which the close began. If the close took 0.5 s or longer, it has
--- not waited for etcd's answer, and |use| is repeated.
+-- given up waiting for etcd's answer, and |use| is repeated.
 function M.assert_nothing_left(etcd, prefix, use)
   wait.eventually(function()
     local from = use()

@@ -8,7 +8,8 @@
 --   connect          connects one more client: connect { ttl = 5 }
 --   NONE             connect { ttl = NONE } connects it without an option that has a default here
 --   client_options   client_options { ttl = 60 } sets options of all these clients: for the file,
---                    or in before_each for the test. A function returns the options at each connect
+--                    or in before_each for the test. Instead of a table, it takes a function that
+--                    returns the options at each connect
 --   server           a scripted server in front of `etcd`. After a test that has used it, all keys
 --                    with the prefix are deleted
 --   scripted_client  sets options, too, and makes `client` a client of `server`

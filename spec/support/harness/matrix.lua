@@ -42,8 +42,8 @@ local MISSING = {
   -- configuration only.
   ["one plain member"] = is_matrix and (M.is_secure or M.members ~= 1),
   ["three members"] = is_matrix and M.members ~= 3,
-  -- The spec file runs none of the project's C code, or runs it in nginx, or searches all memory of
-  -- a process.
+  -- For example, the spec file runs none of the project's C code, or runs it in nginx or in a
+  -- process with small limits, or searches all memory of a process.
   ["no sanitizer"] = M.is_sanitized,
   -- The spec file tests how the command finds the modules that are installed in the machine.
   ["the Lua script"] = M.command ~= nil,

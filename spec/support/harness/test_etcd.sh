@@ -6,7 +6,7 @@
 #   SPEC=... SHORT=... test_etcd.sh [short]
 #
 # Runs the specs SPEC with each version, and the specs SHORT with the newest release, three members,
-# certificates and passwords. With "short": only the latter.
+# certificates and passwords. With "short": only the specs SHORT.
 set -u
 
 work=$(mktemp -d)

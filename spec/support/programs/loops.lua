@@ -202,7 +202,7 @@ local function prefix(name)
   return ("wait/%s_spec/%d/"):format(name, program_count)
 end
 
--- Loops that a client uses only if the option `loop` names them.
+-- Loops that a client does not always detect, so the option `loop` names them.
 local OPT_IN = { luv = "luv", copas = "copas" }
 
 -- Starts the program |source| on the loop |name|, with clients of |etcd| (default: the suite's

@@ -158,7 +158,7 @@ Child.__index = Child
 
 -- Starts |argv| with |env| (see spawn) and returns the child, whose output expect reads line by
 -- line and to whose input send writes lines. If it |lasts|, the end of the spec file destroys it,
--- and not that of the test.
+-- and not the end of the test.
 function M.talk(argv, env, lasts)
   local child = setmetatable({ lines = {}, partial = "" }, Child)
   child.stdin = uv.new_pipe(false)

@@ -74,7 +74,7 @@ function M.start(prefix, opts)
   return M.start_all(prefix, { opts or {} })[1]
 end
 
--- Returns the options for a client of |etcd| that logs in as "locker", with |changes| (false: no
+-- Returns the options for a client of |etcd| that logs in as "locker", with |changes| (NONE: no
 -- such option).
 function M.options(etcd, prefix, changes)
   return clients.with({

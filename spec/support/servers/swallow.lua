@@ -185,8 +185,8 @@ local function tell(self, line)
 end
 
 -- swallow  discards all data from now on
--- mute     discards the data of the present connections from now on; new ones are forwarded
--- cut      closes all connections; new ones are forwarded
+-- mute     discards the data of the present connections from now on, but not of new ones
+-- cut      closes all connections that are not held
 -- hold     holds new connections from now on
 -- forward  forwards data again, also of the held connections; after swallow, closes all connections
 -- Each returns the number of bytes discarded so far.

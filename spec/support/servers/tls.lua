@@ -32,7 +32,7 @@ function M.port_of(etcd)
   return etcd:endpoint():match ":(%d+)$"
 end
 
--- Returns valid client options for |etcd|, with |changes| (false: no such option).
+-- Returns valid client options for |etcd|, with |changes| (NONE: no such option).
 function M.options(etcd, prefix, changes)
   return clients.with({
     endpoints = etcd:endpoints(), prefix = prefix, timeout = M.TIMEOUT,
