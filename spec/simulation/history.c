@@ -662,7 +662,8 @@ bool history_run(uint64_t seed, history_counts *counts) {
       &(checks_options){.cluster = history.cluster,
                         .mood = history.mood,
                         .is_true = history.options.fast_keep == 0 &&
-                                   history.weights[TROUBLE_CUT_OFF] == 0,
+                                   history.weights[TROUBLE_CUT_OFF] == 0 &&
+                                   !history.deposes,
                         .omits_leases = history.options.omits_leases > 0,
                         .has_peaceful_admin = history.has_admin,
                         .login_us = 4 * n_programs * history.options.hash_us,
