@@ -418,8 +418,8 @@ function Client:metrics(opts)
 end
 
 --- Tells whether the client has a session that is known to be alive. The first call that takes a
--- lock creates a session. After the end of a session, the next such call creates another one. Sends
--- no request.
+-- lock creates a session. After the end of a session, the next such call, or a call that still
+-- waits for a lock, creates another one. Sends no request.
 -- @treturn[1] true
 -- @treturn[1] seconds for which the session is alive at least
 -- @treturn[2] false
@@ -453,8 +453,8 @@ end
 
 --- Reads a key in etcd, without a lock. A majority of etcd's members takes part, so the value is at
 -- least as new as the call. It may change at once: a value on which a write depends is read under
--- the lock, with `lock:get`. If etcd does not answer, the call fails after 5 s, with the option
--- `fail_fast` at once.
+-- the lock, with `lock:get`. If etcd does not answer, the call fails after 5 s; with the option
+-- `fail_fast`, as soon as etcd is known to be unreachable.
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam[opt=false] any default as in `lock:get`
 -- @treturn string|any value, or `default`

@@ -434,10 +434,10 @@ end
 -- lock. For a multi-lock, the call deletes the keys of all names. If it is unknown whether a
 -- multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
 -- name; this ends the hold, or the wait, for all names. The call never deletes user data. The
--- client of the hold learns of it from etcd, normally a round trip later. Until then its hold still
--- counts as held and may pass to another owner of that client. If a proxy holds messages back, the
--- client learns of it when it reads the key: at least every third of the TTL, the client reads the
--- next one of the keys that it holds.
+-- client of the hold learns of the deletion from etcd, normally a round trip later. Until then its
+-- hold still counts as held and may pass to another owner of that client. If a proxy holds messages
+-- back, the client learns of the deletion when it reads the key: at least every third of the TTL,
+-- the client reads the next one of the keys that it holds.
 -- @function client:break_lock
 -- @tparam string name
 -- @tparam token token token of the entry, from `client:queue`

@@ -170,8 +170,8 @@ local function take_pause_lock()
 end
 
 --- Makes the private etcd stand still until `testing.resume`. Call `resume` in `after_each`:
--- otherwise an error after the pause also stops the next test. Calls take as long as in any outage,
--- `lock:put` 5 s for example. `testing.outage` takes no time.
+-- otherwise, if this test raises an error, etcd stands still in the next one, too. Calls take as
+-- long as in any outage, `lock:put` 5 s for example. `testing.outage` takes no time.
 -- @treturn true
 -- @fail never
 -- @raise if there is no private etcd
