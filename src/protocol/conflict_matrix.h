@@ -70,10 +70,9 @@ bool el_conflict_reads_markers(el_mode mode);
  * same lock name; of two permits, whether the older one counts. @thread any */
 bool el_modes_conflict(el_mode older, el_mode younger);
 
-/* el_conflict_is_blocker tells whether the first key of |keys| must wait for |kv|, which the caller
- * knows to be older; for a semaphore, whether |kv| is a permit. If so, |blocker| identifies |kv|.
- * |markers| is the result of the read of the range of markers; NULL: no markers were read.
- * @thread any */
+/* el_conflict_is_blocker tells whether the first key of |keys| must wait for |kv| if |kv| is older;
+ * for a semaphore, whether |kv| is a permit. If so, |blocker| identifies |kv|. |markers| is the
+ * result of the read of the range of markers; NULL: no markers were read. @thread any */
 bool el_conflict_is_blocker(const el_keys *keys, const el_kv *kv,
                             const el_op_result *markers, el_queue_key *blocker);
 
@@ -81,8 +80,8 @@ bool el_conflict_is_blocker(const el_keys *keys, const el_kv *kv,
  * which the first key of |keys| must wait. @thread any */
 bool el_conflict_lacks_lease(const el_keys *keys, const el_kv *kv);
 
-/* el_conflict_is_waiter tells whether |key|, attached to |lease|, waits for the first key of
- * |keys|. The caller knows that |key| is younger. @thread any */
+/* el_conflict_is_waiter tells whether |key|, attached to |lease|, waits for the first key of |keys|
+ * if |key| is younger. @thread any */
 bool el_conflict_is_waiter(const el_keys *keys, el_bytes key, int64_t lease);
 
 /* el_conflict_may_downgrade tells whether |blocker|, the key that |keys| waits for, may stop

@@ -67,8 +67,8 @@ size_t el_key_write(char *out, el_bytes name, const el_queue_key *key) {
   return len;
 }
 
-/* Returns the number that |text| is in |base|, if it is written as by printf with at most
- * |digits_max| digits. 0: |text| is no such number. */
+/* Reads |text| as a number in |base|: at most |digits_max| digits, the first one not 0, hex digits
+ * in lower case. Returns 0 if |text| is no such number. */
 static uint64_t parse_number(el_bytes text, unsigned base, size_t digits_max) {
   const char *digits = "0123456789abcdef";
   uint64_t number = 0;

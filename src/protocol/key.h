@@ -14,9 +14,9 @@
  *   name/write/read/<rev>    marker: the writer whose key has create_revision <rev> only reads now
  *   name/write/order/<rev>   marker: orders the guarded writes of that writer (write_order.h)
  *
- * If one client has several keys in a queue, or user data has the name of its key, "-<slot>" after
- * <hex>, in any mode, makes the names differ. Go's RWMutex recipe uses the layout of read and write
- * locks, but with a time in nanoseconds in place of the lease ID (recipes/key.go).
+ * A key of any mode has "-<slot>" after <hex> if otherwise its name would be the name of another
+ * key of its client, or of user data. Go's RWMutex recipe uses the layout of read and write locks,
+ * but with a time in nanoseconds in place of the lease ID (recipes/key.go).
  *
  * All permits of one name form one queue, whatever their n; keys of other modes do not count in it.
  * A permit's key contains n for two reasons: n decides whether the key holds a permit
@@ -78,7 +78,7 @@ typedef struct el_queue_key {
   /* tells several keys of one lease apart; 0: the key has none */
   uint32_t slot;
   uint16_t permits; /* EL_MODE_PERMIT: number of permits; else 0 */
-  /* the predecessor of a multi-lock: index of the lock name in which it is; else 0 */
+  /* the predecessor of a multi-lock: index of the lock name whose queue contains it; else 0 */
   uint8_t name_index;
   /* 7 bits, so that |mode| and |is_timed| share a byte: a client keeps many el_queue_keys */
   el_mode mode : 7;

@@ -10,10 +10,10 @@
  * - the request of the sight was sent after the keepalive was sent or, once |alive_until| has
  *   passed, after the keepalive was answered.
  *
- * Why. The raft term in an answer is that of the last entry that the member has applied (setTerm in
- * etcdserver/server.go). The member reads it before the renewal for the answer to a keepalive
- * (v3rpc/lease.go), and after the work for other answers. Let it be T in both answers. R is the
- * leader that renewed the lease. X is the term of the leader that confirmed the sight.
+ * Why. The raft term in an answer is the term of the last entry that the member has applied
+ * (setTerm in etcdserver/server.go). The member reads it before the renewal for the answer to a
+ * keepalive (v3rpc/lease.go), and after the work for other answers. Let it be T in both answers. R
+ * is the leader that renewed the lease. X is the term of the leader that confirmed the sight.
  * 1. The member had applied an entry of T, so it follows no leader of an earlier term: the term of
  *    R is T or later. It had applied an entry of X, so X is T or earlier.
  * 2. A quorum was in the term X after the sight was sent. So each successor of R was elected after

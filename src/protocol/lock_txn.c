@@ -20,8 +20,8 @@ static size_t read_own(const el_keys *keys, el_op *ops) {
   return n;
 }
 
-/* For a multi-lock, |value| contains the value of the first key and that of the other keys: see
- * el_lock_txn_build. */
+/* For a multi-lock of several names, |value| contains the value of the first key and the value of
+ * the other keys: see el_lock_txn_build. */
 static size_t put_own(const el_keys *keys, el_bytes value, el_op *ops) {
   el_bytes rest = value,
            first = keys->next != NULL ? el_list_pop(&rest) : value;
@@ -63,8 +63,8 @@ enum {
 };
 
 /* Adds to |ops| one read for each range of keys that may conflict with |keys|. Each read returns
- * the youngest |limit| keys; that of markers the youngest MARKERS_READ. Sets |n_ops| to the number
- * of reads, and returns how many of these do not read markers. */
+ * the youngest |limit| keys; the read of markers, the youngest MARKERS_READ. Sets |n_ops| to the
+ * number of reads, and returns how many of these do not read markers. */
 static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
                          int64_t limit, size_t *n_ops) {
   EL_UNINITIALIZED el_key_range ranges[EL_CONFLICT_RANGES_MAX];
@@ -115,8 +115,8 @@ static void list_up_to(el_op *ops, size_t n, int64_t most) {
 /* One transaction puts our key if the key does not exist, as in Go's concurrency/mutex.go, and
  * reads the older keys. If our key exists, the else branch only reads it, so a repeat is harmless.
  * Unless |walk| has a limit, each read returns the two youngest keys of its range: our key and its
- * predecessor. For a reader, whose key is in no range, each but that of markers returns one key;
- * for a semaphore, whose keys are counted, more. */
+ * predecessor. For a reader, whose key is in no range, each read except the one of markers returns
+ * one key; for a semaphore, whose keys are counted, the read returns more. */
 static void build_enqueue(el_lock_txn *to, const el_keys *keys,
                           const el_entry_request *what, el_bytes value) {
   size_t n_own = put_own(keys, value, to->then), n;
@@ -128,10 +128,11 @@ static void build_enqueue(el_lock_txn *to, const el_keys *keys,
 }
 
 /* A compare on a range must hold for all keys of the range, and an empty range compares as revision
- * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges but that of
- * the markers are empty. With a larger one it happens only if their keys have lower
- * create_revisions, and the answer lists them, as that of an enqueue does. A try that fails writes
- * nothing. The repeat of a try that succeeded also writes nothing, because it finds our own key. */
+ * 0 (apply.go applyCompare). So with |bound_rev| 1 the put happens only if all ranges except the
+ * one of markers are empty. With a larger |bound_rev| it happens only if the keys in these ranges
+ * have lower create_revisions, and the answer lists them, as the answer to an enqueue does. A try
+ * that fails writes nothing. The repeat of a try that succeeded also writes nothing, because it
+ * finds our own key. */
 static void build_try(el_lock_txn *to, const el_keys *keys,
                       const el_entry_request *what, el_bytes value) {
   int64_t below = what->walk.below;
@@ -356,7 +357,7 @@ static bool is_off_lease(const el_keys *keys, const el_op_result *own,
 }
 
 /* Reads the results about our own keys, with which |answer| begins, and returns the number of our
- * keys. The keys of a multi-lock must all exist with the same create_revision; otherwise it sets
+ * keys. If some keys of a multi-lock exist, but not all with the same create_revision, sets
  * |is_partial|. If one of them is not attached to our lease, |own| describes that key. */
 static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
                         el_entry_answer *seen) {

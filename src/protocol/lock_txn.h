@@ -67,7 +67,8 @@ typedef struct el_entry_answer {
   uint64_t term;    /* raft term */
   int64_t rev;      /* revision */
   el_queue_key own; /* our key, with its lease; rev 0: it does not exist */
-  /* our keys do not all exist with one create_revision; delete: the hold had been lost before */
+  /* some of our keys exist, but not all with one create_revision; delete: the hold had been lost
+   * before */
   bool is_partial;
   /* the youngest older key that blocks ours; rev 0: none. Semaphore: if ours must wait, rev 1 and
    * lease 0, which name no key */
@@ -101,9 +102,9 @@ typedef struct el_lock_txn {
 } el_lock_txn;
 
 /* el_lock_txn_build builds the transaction for |what|. |rev| is the create_revision of our key; 0:
- * unknown. |value| is the value that an enqueue or a try puts. For a multi-lock, |value| is the
- * value of the first key, a NUL, and the value of all other keys. |keys| and |value| must live as
- * long as |to|. @thread any */
+ * unknown. |value| is the value that an enqueue or a try puts. For a multi-lock of several names,
+ * |value| is the value of the first key, a NUL, and the value of all other keys. |keys| and |value|
+ * must live as long as |to|. @thread any */
 void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
                        const el_entry_request *what, int64_t rev,
                        el_bytes value);

@@ -8,7 +8,7 @@ typedef enum el_loss {
   /* the lease was not proven alive before the hold deadline */
   EL_LOSS_EXPIRED,
   EL_LOSS_REVOKED, /* the lease is gone */
-  EL_LOSS_DELETED, /* the key was deleted, but not by this client */
+  EL_LOSS_DELETED, /* the key was deleted before the hold was released */
   /* another client wrote the key and detached it from our lease */
   EL_LOSS_REPLACED,
   EL_LOSS_MAX_HOLD, /* max_hold has passed */

@@ -7,8 +7,8 @@
 #include "base/error.h"
 
 /* el_retry_at returns the time (el_now_ms) at which to repeat a request that has failed |n| times
- * in a row. |failed| is the last outcome, seen at |now_ms|. |salt| differs between
- * requests that may fail at the same time, so that their retries are spread.
+ * in a row. |failed| is the last outcome, seen at |now_ms|. |salt| differs between requests that
+ * may fail at the same time, so that their retries are spread.
  * - The backoff grows with |n|, and counts from the time at which the request was sent. So a
  *   request that took long to fail is repeated after only 10 ms.
  * - If another member can answer the request, it is also repeated after 10 ms.

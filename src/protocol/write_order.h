@@ -13,11 +13,12 @@
  * the order key before the next write: it puts the key again without another change. If the write
  * in doubt is applied later, it finds another mod_revision and changes nothing.
  *
- * The order key is the hold's own key; for a write lock, whose key must not change (key.h), it is a
- * marker. Every write is also guarded by all keys of the hold, so no write is applied after one of
- * them was deleted. A hold with a write in doubt neither hands its key off nor lets it linger,
- * because the write could be applied during the next hold. Read holds write nothing. A downgrade is
- * a write in this order, so no earlier write of the hold is applied after it.
+ * The order key is the hold's own key (of a multi-lock, the first); for a write lock, whose key
+ * must not change (key.h), it is a marker. Every write is also guarded by all keys of the hold, so
+ * no write is applied after one of them was deleted. A hold with a write in doubt neither hands its
+ * key off nor lets it linger, because the write could be applied during the next hold. Read holds
+ * write nothing. A downgrade is a write in this order, so no earlier write of the hold is applied
+ * after it.
  */
 #ifndef ETCDLOCK_PROTOCOL_WRITE_ORDER_H
 #define ETCDLOCK_PROTOCOL_WRITE_ORDER_H
