@@ -111,8 +111,8 @@ static const size_t counted_as[] = {
     [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
 };
 
-/* Tells whether |what| is a background request. It is not if a waiter of this client needs the
- * entry, or waits for the end of its key. Otherwise audit reads are, and requests after a failure
+/* Tells whether |what| is a background request. It is not if the entry is wanted, or if a waiter of
+ * this client waits for the end of its key. Otherwise audit reads are, and requests after a failure
  * that counts (el_retry_next), but not the first retry while an unlock waits for the release. Other
  * requests are not, because other clients may wait for the key. */
 static bool is_background(const el_entry *entry, const el_entry_request *what) {
@@ -328,12 +328,12 @@ static bool watch_own(el_entry *entry) {
 /* ---- release ---- */
 
 /* Takes the next step of a release, except during the lock delay: it deletes our key if the
- * create_revision of the key is known.
- * No request may be in flight, because etcd may apply a delete before an enqueue that was sent
- * earlier, and the key would stay in the queue. The delete is guarded by the create_revision, so
- * that it cannot delete a later key of ours, however late it is applied. If the session has ended,
- * there is no later key, and no audit will find one that is put late. Then a delete that is guarded
- * by our lease follows a put of unknown outcome: it deletes the key if the put was applied. */
+ * create_revision of the key is known. No request may be in flight, because etcd may apply a delete
+ * before an enqueue that was sent earlier, and the key would stay in the queue. The delete is
+ * guarded by the create_revision, so that it cannot delete a later key of ours, however late it is
+ * applied. If the session has ended, there is no later key, and no audit will find one that is put
+ * late. Then a delete that is guarded by our lease follows a put of unknown outcome: it deletes the
+ * key if the put was applied. */
 static void release_next(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_DELETE, .guard_rev = entry->rev};
   if (entry->is_in_lock_delay) return; /* until on_timer */
@@ -916,7 +916,7 @@ void el_entry_release(el_entry *entry) {
     case EL_ENTRY_PROVING:
       start_release(entry);
       break;
-    case EL_ENTRY_CONFIRMING: /* a release goes on */
+    case EL_ENTRY_CONFIRMING: /* not wanted: it is being released already */
       if (entry->is_wanted) start_release(entry);
       break;
     case EL_ENTRY_HELD:

@@ -14,7 +14,7 @@
  *               -> CONFIRMING
  *   HELD        release -> RELEASING; max_hold over, hold expired or key detached -> RELEASING,
  *               lost; key deleted -> IDLE, lost, or RELEASING, lost, if other keys of the entry
- *               are left
+ *               may be left
  *   RELEASING   (after the lock delay, if the hold has expired) key deleted or gone -> IDLE; key
  *               gone, perhaps by a delete of unknown outcome -> CONFIRMING
  *   CONFIRMING  lease was alive -> IDLE; or a wait fails, because an admin has deleted the key

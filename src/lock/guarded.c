@@ -1,4 +1,4 @@
-/* guarded: one transaction that a caller asks for: guarded reads and writes, or a query. */
+/* guarded: one transaction that a caller asks for. */
 #include "lock/guarded.h"
 
 #include <assert.h>

@@ -35,7 +35,7 @@ void el_guarded_fail_all(el_shared *shared);
 el_guarded *el_guarded_new(el_shared *shared);
 
 /* el_guarded_drop frees the transaction. If it is under way, it is freed after its answer. If it
- * waits for its turn or its next attempt, it is then cancelled. @thread lua */
+ * waits for its turn or its next attempt, it is cancelled when that comes. @thread lua */
 void el_guarded_drop(el_guarded *guarded);
 
 /* el_guarded_add adds an operation, with a copy of its bytes. Returns false if there is no memory.

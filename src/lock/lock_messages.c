@@ -70,7 +70,8 @@ static bool is_held_here(const el_waiter *waiter, const el_local_entry *at) {
          first->state == EL_WAITER_HOLDING;
 }
 
-/* Tells whether a hold of |queue| has ended since |ms|, at most 24 days ago; 0: ever. */
+/* Tells whether a hold of |queue| has ended since |ms|, which must be at most 24 days ago. |ms| 0:
+ * whether one has ended at all. */
 static bool was_held_since(const el_local_queue *queue, int64_t ms) {
   return queue->was_held &&
          (ms == 0 || (int32_t)(queue->held_ms - (uint32_t)ms) > 0);

@@ -1,5 +1,5 @@
 /* lock_names: the local queues of one client, by the names of their locks. It finds the queue of a
- * lock, and the queues that conflict with another one. I/O thread only. */
+ * lock, and the queues that conflict with a given queue. I/O thread only. */
 #ifndef ETCDLOCK_LOCK_LOCK_NAMES_H
 #define ETCDLOCK_LOCK_LOCK_NAMES_H
 

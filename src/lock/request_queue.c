@@ -334,7 +334,8 @@ static void send_many(el_batch *batch) {
     set_timeout(request, batch->timeout_ms);
   }
   el_batch_pack(&packed, members, n);
-  packed.may_be_slow = may_be_slow(TAILQ_FIRST(&batch->members)); /* as all */
+  /* |may_be_slow| is the same for all members */
+  packed.may_be_slow = may_be_slow(TAILQ_FIRST(&batch->members));
   el_kv_send(batch->batcher->queue->shared->auth, &packed, batch->timeout_ms,
              on_batch_answer, batch);
   el_packed_txn_free(&packed);

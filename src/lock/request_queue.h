@@ -47,8 +47,8 @@ struct el_request {
    * batch, because some versions of etcd would check only one of them (batch.c). */
   bool is_unbatched;
   /* Unless etcd is unreachable, the request may take until |deadline_ms|, and with a single member
-   * the health check does not cancel it (net/call.h). The request is not sent again, so a slow
-   * answer is better than an early timeout, after which the outcome is unknown. */
+   * the health check does not cancel it (net/call.h). After a timeout its outcome is unknown, and
+   * it is not sent again. So a slow answer is better than an early timeout. */
   bool may_be_slow;
 
   /* Set by the request queue. */

@@ -296,8 +296,7 @@ static el_checked_key *next_checked(const el_session *session) {
   return TAILQ_FIRST(&session->keys);
 }
 
-/* Reads a key that is held or may become so, unless there is none, or too many reads are in flight.
- */
+/* Reads a listed key, unless there is none, or too many reads are in flight. */
 static void read_key(el_session *session, int64_t now_ms) {
   el_session_lease *lease = &session->lease;
   el_checked_key *key = next_checked(session);
@@ -323,8 +322,8 @@ static bool is_unread(const el_session_lease *lease) {
          lease->read_ms < lease->keepalives_ms[lease->keepalives - 1];
 }
 
-/* Returns how much time must be left for a proof to begin the holds. A hold that begins with too
- * little time for the next proof would be lost at once, on a slow network or disk. */
+/* Returns how much time of the holds must be left at a proof that begins them. A hold that begins
+ * with too little time for the next proof would be lost at once, on a slow network or disk. */
 static int64_t least_ms(const el_session *session) {
   if (session->lease.hold_deadline != 0) return 0;
   return clamp(answer_ms(session), 0, session->lease.ttl_ms / EL_PROOF_DIVISOR);
@@ -547,7 +546,7 @@ static void on_renewed(el_session *session, const el_lease_answer *answer,
   if (needs_read(lease, now_ms)) {
     read_key(session, now_ms);
   } else if (session->n_keys > 0 && lease->reads == 0 && lease->read_at == 0) {
-    renew_early(session, now_ms); /* its read did not prove it */
+    renew_early(session, now_ms); /* no read has proven it */
   }
 }
 

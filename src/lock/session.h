@@ -12,7 +12,7 @@
  * read that was sent with it do not prove the keepalive, for example because their raft terms
  * differ, the session renews the lease again.
  *
- * So every TTL/3 a session sends one keepalive and, while keys are held or may become so, one
+ * So every TTL/3 a session sends one keepalive and, while keys are held or may soon be held, one
  * linearizable read of one of them, both at once. If the TTL is under about 7 s, it sends them more
  * often, so that a hold outlives an election. If an answer may take TTL/4 or longer
  * (net/patience.h), it sends them every TTL/10, so that a hold outlives lost packets and a slow
@@ -94,8 +94,8 @@ enum {
   EL_SESSION_IN_FLIGHT_MAX = EL_RENEWALS_MAX
 };
 
-/* el_checked_key is a key that its session lists while it is held or may become so. A lease check
- * reads one of the listed keys, to prove that the lease is alive. Embedded in el_entry. */
+/* el_checked_key is a key that its session lists while the key is held or may soon be held. A lease
+ * check reads one of the listed keys, to prove that the lease is alive. Embedded in el_entry. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
   const el_keys *keys;

@@ -146,7 +146,7 @@ typedef struct el_shared {
   _Atomic int64_t alive_until_ms;
   /* when the timer of the session is due; 0: never */
   _Atomic int64_t due_ms;
-  /* el_request_queue_wait_limit_ms */
+  /* el_request_queue_wait_limit_ms, a duration */
   _Atomic int64_t wait_limit_ms;
   el_counters counters;
 
