@@ -367,7 +367,7 @@ static void on_timer(el_timer *timer) {
  * - The token is kept: each member knows the tokens of all members, until they expire there.
  * - An Authenticate in flight is given up after a pause (give_up_left), because the member that was
  *   left may never answer.
- * - A refusal is forgotten, because it was that of one member, unless the password is wrong. */
+ * - A refusal is forgotten, unless the password is wrong: other refusals concern one member. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
   (void)cause;

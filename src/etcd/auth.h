@@ -30,7 +30,7 @@ typedef void (*el_authenticate_done)(void *arg, int64_t took_ms);
  * for |user| with |password|; el_auth takes over both strings and wipes them at the end. Otherwise,
  * if |token| is not NULL, all calls carry |token|, which is copied and never renewed. If both are
  * NULL, calls carry no token. |on_ended| (NULL: none) is called with |arg| after each Authenticate
- * that was sent. @thread io */
+ * that was sent, until el_auth_stop. @thread io */
 el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
                      char *password, const char *token,
                      el_authenticate_done on_ended, void *arg);
@@ -42,15 +42,15 @@ void el_auth_stop(el_auth *auth);
 /* el_auth_free stops and frees |auth|. @thread io */
 void el_auth_free(el_auth *auth);
 
-/* el_auth_call does the same as el_call_start, but the call carries a token, which may have to be
- * requested first. The timeout of |request| includes the wait for it. After el_auth_stop, |done|
- * may be called before el_auth_call returns. @thread io */
+/* el_auth_call does the same as el_call_start, but if there is a user and no valid token, the call
+ * waits until a new token has come. The timeout of |request| includes this wait. After
+ * el_auth_stop, |done| may be called before el_auth_call returns. @thread io */
 void el_auth_call(el_auth *auth, const el_call_request *request,
                   el_call_done done, void *arg);
 
 /* el_token_wait waits for a token, so that a call can be sent or a stream opened; embedded in its
- * owner. A stream must not be opened without a token. If the client has a certificate, etcd would
- * not refuse such a stream, but take the name in the certificate for the user. */
+ * owner. A stream must wait, too: if the client has a certificate, etcd would not refuse a stream
+ * without a token, but take the name in the certificate for the user. */
 typedef struct el_token_wait el_token_wait;
 struct el_token_wait {
   void (*done)(el_token_wait *wait, const el_error *err);

@@ -14,7 +14,7 @@
 #include "etcd/txn.h"
 #include "net/stream.h"
 
-/* The most renewals that await an answer: those of one TTL. */
+/* The most renewals that await an answer: those of one TTL, if one is sent every TTL/10. */
 enum { STREAMS_MAX = EL_RENEW_SLOW_DIVISOR };
 
 /* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */

@@ -71,8 +71,7 @@ void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms,
  * answer. @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
-/* el_keepalive_awaits_token tells whether a renewal is sent only when there is a token. @thread io
- */
+/* el_keepalive_awaits_token tells whether a renewal waits for a token. @thread io */
 bool el_keepalive_awaits_token(const el_keepalive *ka);
 
 /* el_keepalive_is_refused tells whether renewals cannot be sent, because the server allows no more

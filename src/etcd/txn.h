@@ -2,8 +2,8 @@
  *
  * Each read or write of a key is a Txn. A transaction that only reads is a linearizable read,
  * or a serializable one if all its ranges are serializable. So there is only one request to encode
- * and one response to decode. How it is sent is in kv.h, on which code that builds a transaction
- * does not depend.
+ * and one response to decode. kv.h sends transactions; code that only builds a transaction does not
+ * depend on kv.h.
  */
 #ifndef ETCDLOCK_ETCD_TXN_H
 #define ETCDLOCK_ETCD_TXN_H

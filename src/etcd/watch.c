@@ -296,8 +296,8 @@ static void on_token(el_token_wait *wait, const el_error *err) {
   }
 }
 
-/* Closes the stream and opens one to the new member. It does so at once, unless a call to the new
- * member has also just failed; then after a delay. */
+/* Closes the stream. If it has watches, opens a stream to the new member: at once, or after a pause
+ * if a call to the new member has also just failed. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
   el_watches *watches = EL_CONTAINER_OF(listener, el_watches, listener);
   (void)cause;

@@ -78,7 +78,7 @@ static el_nret l_start_child(lua_State *L) {
  * - nil: no child has changed
  *
  * It also reports the orphans that have become children of this process: those of the command, see
- * el_child_start, and all if it has pid 1. */
+ * el_child_start, and all orphans if this process has pid 1. */
 static el_nret l_next_child(lua_State *L) {
   int status;
   pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);

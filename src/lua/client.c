@@ -453,7 +453,7 @@ static void free_client(el_lua_client *lc) {
   free(lc);
 }
 
-/* Runs on a thread of background.h, or in the collector if that cannot be started. */
+/* Runs on a thread of background.h, or in the collector if no thread can be started. */
 static void close_in_background(void *arg) {
   finish_close(arg);
   free_client(arg);

@@ -117,8 +117,8 @@ static el_nret l_name_of_key(lua_State *L) {
   return 1;
 }
 
-/* is_before(a, b) tells whether the string |a| is before |b| in the order of etcd's keys, that of
- * their bytes. The operator < of Lua obeys the locale. */
+/* is_before(a, b) tells whether the string |a| is before |b|, compared by bytes, as etcd orders its
+ * keys. The operator < of Lua obeys the locale. */
 static el_nret l_is_before(lua_State *L) {
   el_bytes a = el_lua_check_bytes(L, 1), b = el_lua_check_bytes(L, 2);
   int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);

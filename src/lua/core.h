@@ -66,8 +66,8 @@ el_nret el_lua_push_ended(lua_State *L, void *lk, int64_t timeout_ms);
  * returns. @thread lua */
 el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms);
 
-/* el_lua_push_answers waits until all members have answered the el_status |status|, and pushes what
- * status:wait returns. @thread lua */
+/* el_lua_push_answers waits until all members have answered the el_status |status| or failed, and
+ * pushes what status:wait returns. @thread lua */
 el_nret el_lua_push_answers(lua_State *L, void *status, int64_t timeout_ms);
 
 /* el_lua_push_changed waits until the el_watcher |watcher| has unread changes or has ended, and

@@ -47,8 +47,8 @@ static void interrupt(lua_State *L, lua_Debug *ar) {
   luaL_error(L, "interrupted!");
 }
 
-/* Makes Lua raise the error of Lua's interpreter at the next instruction. A second SIGINT ends the
- * process. */
+/* Makes Lua raise "interrupted!" at the next instruction, as Lua's interpreter does. A second
+ * SIGINT ends the process. */
 static void on_sigint(int number) {
   (void)number;
   handle_sigint(SIG_DFL);

@@ -86,7 +86,7 @@ static const wait_event *check_event(lua_State *L, int arg) {
 }
 
 /* Returns the wait that the arguments describe: the client at 1, the object at |arg|, and the name
- * of the event behind it. If the object is nil, the wait is for no event. */
+ * of the event at |arg| + 1. If the object is nil, the wait is for no event. */
 static wait_call check_call(lua_State *L, int arg) {
   wait_call call = {.lc = el_lua_check_client(L, 1)};
   if (!lua_isnoneornil(L, arg)) {
@@ -152,7 +152,8 @@ static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
  * - true if the number will be pushed; false if the event has already occurred
  * - the descriptor that is readable while there are pushed numbers that were not read
  *
- * Returns nil, message, code if the client is closed or forked, or if no descriptor is free. */
+ * Returns nil, message, code if the client is closed or forked, or if it cannot create its wake
+ * queue. */
 static el_nret l_client_begin_wait(lua_State *L) {
   wait_call call = check_call(L, 2);
   int64_t alarm_ms = el_lua_opt_ms(L, 4, -1);

@@ -455,9 +455,9 @@ static bool is_overtaken(el_health *health) {
 }
 
 /* Tells whether the member in use is to be left when its time for an answer has passed. An attempt
- * to connect has its own limit: while one is under way, the member is left for another one, unless
- * the client is connecting to all of them. If the member has just been connected, it gets the time
- * for an answer again: more if the connection took long. */
+ * to connect has its own limit: during the attempt, the member is left only if there is a member to
+ * which the client is not connecting. If the member has just been connected, it gets the time for
+ * an answer again: more if the connection took long. */
 static bool is_unresponsive(el_health *health) {
   el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   member_state *at = &ch->members[ch->current];

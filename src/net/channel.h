@@ -63,8 +63,8 @@ size_t el_channel_count(const el_channel *ch);
 /* el_channel_loop returns the loop on which the calls of |ch| complete. @thread io */
 el_loop *el_channel_loop(const el_channel *ch);
 
-/* el_channel_set_token copies |token|, which all later calls and streams carry. NULL: they carry
- * none. @thread io */
+/* el_channel_set_token copies |token|, which later streams carry, and later calls unless they have
+ * has_no_token. NULL: they carry none. @thread io */
 void el_channel_set_token(el_channel *ch, const char *token);
 
 /* el_channel_token returns the token, or NULL if there is none. The token is valid until the next

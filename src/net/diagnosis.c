@@ -33,7 +33,7 @@ struct el_diagnosis {
   el_loop *loop;
   el_tls *tls;
   char *address;
-  bool is_unix;  /* |address| is that of a Unix socket */
+  bool is_unix;  /* |address| names a Unix socket */
   bool is_found; /* |err| is the cause */
   el_error err;
   el_diagnosis_done done;

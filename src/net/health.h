@@ -7,11 +7,11 @@
  * below, the check cancels all calls, and their callers may send them again, to another member or
  * on another connection.
  *
- * The limit is that of net/patience.h, or longer if there is no other member (el_health_limit_ms).
- * If there are other members, and etcd has answered before, the limit doubles only after each was
- * tried: they may be electing a leader, and then a request that is sent again helps more than a
- * long wait. Keepalives have this limit and doublings of their own. Calls with may_be_slow or
- * pinned_member (call.h) are left out. */
+ * The limit comes from net/patience.h, and is longer if there is no other member
+ * (el_health_limit_ms). If there are other members, and etcd has answered before, the limit doubles
+ * only after each was tried: they may be electing a leader, and then a request that is sent again
+ * helps more than a long wait. Keepalives have this limit and doublings of their own. Calls with
+ * may_be_slow or pinned_member (call.h) are left out. */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H
 
@@ -58,7 +58,7 @@ struct el_health {
   int64_t quiet_since_ms;
   int64_t heard_ms; /* by el_now_ms: when el_health_heard was called last */
   int64_t moved_ms; /* by el_now_ms: when this member came into use */
-  int64_t left_until_ms; /* until when calls to the previous member may take */
+  int64_t left_until_ms; /* when calls to the previous member are given up */
   el_patience patience;
   /* How many keepalives were late, while other calls were answered; at most EL_ANSWER_DOUBLINGS. 0
    * after one was answered in the time of other calls, and after a new leader. For each, the time

@@ -74,7 +74,7 @@ bool el_loop_driver_is_lua(el_loop_driver *driver);
 bool el_loop_driver_exists(el_loop_driver *driver);
 
 /* el_loop_driver_return_to_io makes the I/O thread drive at once if no thread drives the loop.
- * Otherwise the I/O thread would wait up to 4 ms for a Lua thread to drive.
+ * Without this call, the I/O thread would wait up to 4 ms for a Lua thread to drive.
  * @thread any @locks loop_driver->mu */
 void el_loop_driver_return_to_io(el_loop_driver *driver);
 

@@ -1,6 +1,6 @@
 /* patience: how long an answer may take now.
  *
- * The estimate is that of TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
+ * The estimate follows TCP's retransmission timer (RFC 6298): SRTT is the smoothed time of the
  * answers, RTTVAR their smoothed deviation, and an answer may take SRTT + 4 * RTTVAR, but at least
  * EL_ANSWER_MS. Each answer resets the doublings. There are six differences to the RFC, with the
  * rows of `make networks` or `build/simulation/simulation scenes` that need them:

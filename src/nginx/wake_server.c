@@ -359,8 +359,8 @@ static int accept_fd(const el_wake_server *server) {
                  SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* Called when the process has no free descriptor. It uses the spare descriptor to accept a
- * connection and close it, so that the host fails at once instead of waiting for the greeting. */
+/* Called when no descriptor is free. It uses the spare descriptor to accept a connection and close
+ * it, so that the host fails at once instead of waiting for the greeting. */
 static void refuse_connection(el_wake_server *server) {
   if (server->spare_fd >= 0) {
     close(server->spare_fd);

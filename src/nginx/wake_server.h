@@ -17,10 +17,10 @@
  * el_wake_server_request_byte. If the connection ends before el_wake_server_end_wait, the waiter is
  * gone, and the server calls |on_disconnect| for each object that is bound to the wait.
  *
- * The server closes connections from other processes. It also closes new connections while the
- * process has no free descriptor. The server's thread runs only when a connection begins or ends.
- * Normally the host's own thread receives the ids, and the thread that pushes an id sends the byte:
- * this costs less than to wake the server's thread.
+ * The server closes connections from other processes. It also closes new connections while no
+ * descriptor is free. The server's thread runs only when a connection begins or ends. Normally the
+ * host's own thread receives the ids, and the thread that pushes an id sends the byte: this costs
+ * less than to wake the server's thread.
  *
  * Measured: a wait ends 8 us (median) after its event, and 500 waits use no CPU. Requests that poll
  * each millisecond are 0.5 ms to 1.1 ms late, and 500 of them use a fifth of a processor.

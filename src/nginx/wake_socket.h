@@ -1,6 +1,6 @@
 /* wake_socket: a listening unix-domain socket that leaves no file behind.
  *
- * The socket's file is created in a private directory and unlinked at once. The host reaches the
+ * The socket's file is created in a private directory and unlinked at once. nginx connects to the
  * socket through /proc/self/fd. Without /proc the file stays until el_wake_socket_close.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SOCKET_H

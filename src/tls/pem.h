@@ -32,9 +32,9 @@ typedef struct el_pem {
   el_pem_text text;
 } el_pem;
 
-/* el_pem_init reads |file| or copies |text|; at least one of the two must be NULL. |option| is the
- * name of the option for the file. Returns false and fills |err| ("invalid", "nomem") on failure.
- * The caller calls el_pem_destroy also after a failure. @thread lua */
+/* el_pem_init reads |file| or copies |text|. Both may be NULL; to give both is a failure. |option|
+ * is the name of the option for the file. Returns false and fills |err| ("invalid", "nomem") on
+ * failure. The caller calls el_pem_destroy also after a failure. @thread lua */
 bool el_pem_init(el_pem *pem, const char *option, const char *file,
                  const char *text, el_error *err);
 
@@ -42,7 +42,8 @@ bool el_pem_init(el_pem *pem, const char *option, const char *file,
 void el_pem_destroy(el_pem *pem);
 
 /* el_pem_has_changed returns whether the time, the size, the inode or the device of the file has
- * changed since the file was read. Returns false if `stat` fails. @thread io */
+ * changed since the file was read. Returns false if there is no file, or `stat` fails.
+ * @thread io */
 bool el_pem_has_changed(const el_pem *pem);
 
 /* el_pem_reread reads the file again, or copies the PEM string, into |to|,

@@ -30,9 +30,9 @@ typedef struct el_tls el_tls;
  *   - the client certificate and at least one CA are within their validity period;
  *   - the client certificate and the key are both given, or neither is;
  *   - the key matches the client certificate.
- * Without cacert, the system's CA file is used. Returns NULL and fills |err| if a check fails
- * ("invalid"; the text names the option, the file and the problem, and contains no secret) or there
- * is no memory. The caller releases the result with el_tls_unref. @thread lua */
+ * Without cacert and cacert_pem, the system's CA file is used. Returns NULL and fills |err| if a
+ * check fails ("invalid"; the text names the option, the file and the problem, and contains no
+ * secret) or there is no memory. The caller releases the result with el_tls_unref. @thread lua */
 el_tls *el_tls_new(const el_tls_options *options, el_error *err);
 
 /* el_tls_ref adds a reference to |tls| and returns it. @thread any */
