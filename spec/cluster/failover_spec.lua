@@ -116,12 +116,13 @@ it("a client stays with a member that tells of a new leader", function()
 end)
 
 -- Regression 320. A client that waited for the answer of a leader that hangs, or of a member that
--- had passed the request on to it, waited for up to 1.2 s after the election of another one.
+-- had passed the request on to it, waited for up to 1.2 s after the election of another leader.
 it("clients go back to a member that they have left as soon as it has a leader", function()
   local own = Etcd.start {
     members = 3, args = { "--heartbeat-interval=150", "--election-timeout=1500" },
   }
-  -- The next member that a client tries may have a leader already. Then it need not go back.
+  -- The next member that a client tries may have a leader already. Then the client does not go
+  -- back.
   wait.eventually(function()
     local all, back = {}, 0
     local function log(event)

@@ -180,7 +180,8 @@ describe("etcdlock ls --runs", function()
     return command.run { "--prefix", prefix, "ls", "--runs", ... }
   end
 
-  -- Writes the record of a run of |name| that ended |seconds| ago and took |took| seconds.
+  -- Writes the record of a run of |name| that ended |seconds| ago and took |took| seconds. Returns
+  -- the time of its end.
   local function record_run(name, seconds, took)
     local ended = os.time() - seconds
     etcd:put(prefix .. name .. ".last-run", json.encode {

@@ -52,8 +52,8 @@ describe("a failed request", function()
     assert.matches("; .*not an etcd", text(STATUS.UNIMPLEMENTED, "unknown service"))
   end)
 
-  -- For each row of error.c: a text of gRPC core or of a library below it, and the text that a
-  -- caller reads.
+  -- For each row of the table |plain| in error.c: a text that contains its |part|, and the text
+  -- that a caller reads.
   local PLAIN = {
     { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own text is unchanged
     { "DNS resolution failed for a.invalid:2379: C-ares status is not ARES_SUCCESS qtype=A "

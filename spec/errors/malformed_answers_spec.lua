@@ -215,7 +215,7 @@ end)
 -- Regression 246. After an answer with the revision 2^63 - 1, the client did not notice any more
 -- that etcd's revision had gone back.
 
--- Returns an answer to a read of one key with this revision in its header and this one of the key.
+-- Returns an answer to a read of one key, with these encoded revisions of its header and its key.
 local function answer(header_revision, key_revision)
   local header = protobuf.number(1, 1) .. protobuf.number(2, 1) .. "\24" .. header_revision
     .. protobuf.number(4, 1)

@@ -1,10 +1,10 @@
 -- Tests that real servers fail requests with the status and text that the rules of
 -- src/base/error.c expect. A scripted etcd without a script forwards the requests and records the
 -- answers; table_spec tests how the client treats them. auth_spec has the answers to users without
--- rights, codes_spec those of a full database. A real etcd does not give these answers:
+-- rights, codes_spec those of a full database. A real etcd does not give these answers here:
 --   "lease already exists": lease IDs are random numbers of 63 bits
 --   "too many requests": needs 5000 requests that etcd has not processed
---   OUT_OF_RANGE: the client reads no compacted and no future revision
+--   OUT_OF_RANGE: needs a compaction during client:queues (queues_limits_spec)
 --   DATA_LOSS: needs members whose data differ
 --   UNIMPLEMENTED: needs another gRPC service in place of etcd
 -- Needs: one plain member.

@@ -8,7 +8,7 @@ local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.
 local STATUS, ROWS = error_rows.STATUS, error_rows.ROWS
 local within = Stage.within
 
--- More texts for the last row of the table, from an etcd that cannot process a request.
+-- More texts of an etcd that cannot process a request. Most belong to the last row of the table.
 local TROUBLE = {
   UNAVAILABLE = { "etcdserver: no leader", "etcdserver: leader changed",
     "etcdserver: request timed out, possibly due to previous leader failure" },

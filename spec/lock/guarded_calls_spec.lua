@@ -83,7 +83,7 @@ describe("a late get", function()
       assert(lock:expire(0.001))
       assert.equal("max_hold", lock:wait_lost(5))
     end, 1 },
-    -- The nginx binding makes this call when a request ends.
+    -- The end of an nginx request ends its holds in this way.
     ["the end of its nginx request"] = { "not_held", function(lock) lock._core:outlive() end, 0 },
     -- Regression 049.
     ["unlock"] = { "not_held", function(lock) assert(lock:unlock()) end, 0 },

@@ -100,9 +100,8 @@ local NESTED = {
   ["function of wrap"] = { lock_a, function() client:wrap("a", nothing)() end },
 }
 
--- Regression 293. The count of a lock was incremented before with_lock could undo that, and was
--- decremented when with_lock no longer could. An error in between left it at 2, so the lock stayed
--- held.
+-- Regression 293. with_lock increments the count of a lock, and decrements it at the end. An error
+-- at some instructions left the count at 2, so the lock stayed held.
 for thread, run in pairs(THREADS) do
   for mask, events in pairs(MASKS) do
     describe(("an error at %s in %s, in a nested"):format(events, thread), function()

@@ -4,7 +4,7 @@
 -- A long lease: no keepalive and no proof read happens during most tests.
 client_options { ttl = 60 }
 
--- Asserts what every call of a lost |lock| returns; |why| is in the messages.
+-- Asserts what calls of a lost |lock| return; |why| is in the messages.
 local function assert_lost(lock, why)
   assert.same({ false, "lost" }, { lock:held() })
   assert.equal(0, lock:remaining())
@@ -27,7 +27,7 @@ local function work(seconds)
 end
 
 describe("a lock", function()
-  -- For each way to end a hold: a function that does so, the reason of the loss, and what the
+  -- For each way to end a hold: a function that ends it, the reason of the loss, and what the
   -- messages contain.
   local ENDS = {
     ["its key was deleted"] = { function(lock) etcd:del(lock:key()) end, "deleted", "deleted" },

@@ -6,7 +6,7 @@
 -- had the usual 5 s.
 local keep = clients.keep
 
--- Seconds: the limit of a call without a timeout, and a reserve for a busy machine.
+-- Seconds: the limit of a call without a timeout (5), plus a reserve for a busy machine.
 local LIMIT = 5.75
 
 after_each(function() etcd:del_all(prefix) end)

@@ -3,7 +3,7 @@
 -- Regression 069. Any key below a lock's name that ended in hex digits was taken for an entry. So
 -- user data such as "order/1001" blocked the lock "order" forever, break_lock deleted it, and an
 -- election reported it as its leader. Now an entry must be attached to the lease that its name
--- contains.
+-- contains, or, if its name contains a time (Go's RWMutex), to any lease.
 local granted, keep = clients.granted, clients.keep
 
 -- User data: keys below the name "order".

@@ -23,8 +23,8 @@ local HELLO, hello_port = tls_server "ssl_client_hello"
 local INIT = [[
   ffi = require "ffi"
   ffi.cdef "int usleep(unsigned microseconds);"
-  -- Stores in one line how calls end in the phase |name|: lock, with_lock, ping, try_lock, check,
-  -- held, unlock.
+  -- Stores in one line how calls end in the phase |name|: lock, the reason in its message,
+  -- with_lock, ping, try_lock, check, held, unlock.
   function try_all(name)
     local told = {}
     local lock, message, code = client:lock(name .. "/wait", { timeout = 10 })
@@ -32,7 +32,7 @@ local INIT = [[
     told[2] = message and message:match "%((.-)[%);]" or "-"
     told[3] = select(3, client:with_lock(name .. "/with", function() return 1 end)) or "ran"
     told[4] = select(3, client:ping()) or "pong"
-    -- Where nginx can't wait etcd is given 100 ms, which a busy machine may not keep.
+    -- Where nginx cannot wait, etcd has 100 ms each time, which a busy machine may not keep.
     for _ = 1, 100 do
       lock, message, code = client:try_lock(name .. "/try")
       if code ~= "unavailable" then break end

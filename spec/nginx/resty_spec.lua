@@ -1,6 +1,6 @@
 -- Tests resty.etcdlock in nginx against the documentation and the tests of lua-resty-lock. The
 -- name "shared" is a shared dictionary of this nginx, so the same code can run with resty.lock.
--- Then tests it outside of nginx.
+-- Then tests resty.etcdlock outside of nginx.
 -- Needs: no sanitizer.
 
 local nginx
@@ -146,7 +146,7 @@ story('expire restarts exptime or sets a new one; without a lock it returns "unl
   .. " | shorter true | other 0 | other 1")
 
 -- Regression 249. An exptime of 0, a timeout below 0 and expire(0) were refused, and an empty key
--- was taken.
+-- was accepted.
 story("an exptime of 0 does not end the lock, and makes the timeout 0", [[
   local one, third = new { exptime = 0, timeout = 3 }, new { exptime = 1 }
   local other = new { timeout = 0 }
@@ -303,7 +303,7 @@ describe("lock of resty.etcdlock", function()
         resty_lock = require("resty.etcdlock").connect { endpoints = "%s", prefix = "%s", ttl = 10 }
       ]]):format(etcd:endpoint(), prefix),
       locations = {
-        -- A cache with a stale value, written for resty.lock: it serves that on "timeout".
+        -- A cache, written for resty.lock, that serves a stale value on "timeout".
         ["/cached"] = [[
           local lock = assert(resty_lock:new("shared", { timeout = 0.5 }))
           local elapsed, failure, detail = lock:lock "cached"
