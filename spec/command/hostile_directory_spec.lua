@@ -31,7 +31,7 @@ local COMMANDS = {
   { "run", prefix .. "semaphore", "--permits", "2", "--", "true" },
 }
 
--- Environment variables that unset those Lua variables which the suite has set.
+-- The environment variables of Lua, of which the suite has set some; false: not set.
 local LUA_DEFAULTS = {}
 for _, version in ipairs { "", "_5_2", "_5_3", "_5_4", "_5_5" } do
   for _, name in ipairs { "LUA_INIT", "LUA_PATH", "LUA_CPATH" } do

@@ -39,8 +39,8 @@ end)
 
 -- ---- leases ----
 
--- The TTL is longer than a test waits. So the client must revoke a lease that it does not know: the
--- lease does not expire in time.
+-- The TTL is longer than a test waits, so no lease expires in time: the client must revoke a lease
+-- that etcd may have granted without an answer.
 local LONG_LEASE = { ttl = 60 }
 
 describe("a lease request is retried or fails as the error table says after", function()

@@ -2,8 +2,8 @@
 -- Needs: one plain member.
 
 -- Regression 064. close revoked the lease of a lost hold, so the next owner got the lock before the
--- lock delay was over. A keepalive during the lock delay did the same if its answer had TTL 0. A
--- deposed leader of etcd may send such an answer while the lease lives.
+-- lock delay was over. A keepalive during the lock delay had the same effect if its answer had TTL
+-- 0. A deposed leader of etcd may send such an answer while the lease lives.
 local TTL, DELAY = 2, 5 -- seconds
 local other
 

@@ -142,8 +142,8 @@ describe("in nginx,", function()
 end)
 
 -- Regression 024. `lock` of resty.etcdlock refused a free lock in the phases where nginx cannot
--- wait; resty.lock takes it there. It also returned "timeout" for a free lock if the timeout was
--- shorter than the first connection of the client to etcd took.
+-- wait; resty.lock takes it there. It also returned "timeout" for a free lock if the client's first
+-- connection to etcd took longer than the timeout.
 describe("in nginx,", function()
   local etcd, nginx
 
@@ -187,7 +187,7 @@ describe("in nginx,", function()
             set_by_lua_block $told {
               ngx.ctx.lock = new()
               local elapsed
-              for _ = 1, 100 do -- as below
+              for _ = 1, 100 do -- etcd has 100 ms each time, as below
                 elapsed = elapsed or ngx.ctx.lock:lock "targets"
               end
               assert(elapsed)
