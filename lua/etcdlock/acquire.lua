@@ -40,8 +40,8 @@ local function read_names(where, lock)
   return table.concat(full_names, "\0")
 end
 
--- Reads the arguments of a call into `lock`. Returns true; or nil, message, code if a name or an
--- option is not allowed. Raises for a wrong type.
+-- Reads the arguments of a call into `lock`. Returns true; or nil, message, code if one of them is
+-- not allowed. Raises for a wrong type.
 local function read(where, lock, opts)
   local client, mode = lock._client, lock._mode
   local ok, full_name, message, code
@@ -146,9 +146,9 @@ local function find_holder(lock)
   return text and label.read_holder(text, core.now() - lock._holder_read_at)
 end
 
--- If the client has seen, since the last call, a key of the semaphore with another number of
--- permits than `lock`, which is a permit: reports that to the log, and returns a text about it for
--- the message of a failure. Otherwise returns an empty text.
+-- `lock` is a permit. If the client has seen, during the wait for it, a key of the semaphore with
+-- another number of permits: reports that to the log, and returns a text about it for the message
+-- of a failure. Otherwise returns an empty text.
 local function note_other_permits(lock)
   local text, ago, permits = lock._core:take_other_permits()
   if not text then
@@ -271,7 +271,8 @@ function M.wait(where, lock, opts)
   if lock._given_owner == nil then
     return finish(lock, await_outcome(lock, loop))
   end
-  -- Several coroutines may use this owner, and only one of them may wait for the lock.
+  -- Several coroutines may use this owner. Only one of them may wait for the lock, unless it is a
+  -- permit.
   local held_locks = lock._client._held_locks
   held_locks:begin_wait(lock)
   ok, message, code = await_outcome(lock, loop)
@@ -433,7 +434,7 @@ function M.with(where, lock, opts, fn)
     check.string(where, "value", lock._leader_value)
   end
   if opts == nil and fn == nil and lock._mode ~= "multi" then
-    check.string(where, "name", lock._name) -- the caller has left out the name, not the function
+    check.string(where, "name", lock._name) -- raises if the caller has left out the name
   end
   opts, fn = check.options_and_function(where, opts, fn)
   return M.run(fn, Call.wait, where, lock, opts)

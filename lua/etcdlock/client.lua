@@ -549,7 +549,7 @@ function Client.new(core_client, settings, version)
     _fail_fast = settings.fail_fast,
     _default_note = make_default_note(settings),
     _endpoints = table.concat(settings.endpoints, ","),
-    -- Default of the option `timeout`: seconds; math.huge: no limit; nil: none is given.
+    -- Default of the option `timeout`: seconds; math.huge: no limit; nil: there is no default.
     _timeout = settings.timeout or runtime.DEFAULT_TIMEOUT,
     _ttl = settings.ttl, -- seconds
     _version = version,

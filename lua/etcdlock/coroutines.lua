@@ -167,8 +167,8 @@ end
 --   report(call, traceback, err)  see below
 -- A debug hook may raise an error in each instruction of Lua code (Ctrl-C, a limit of
 -- instructions), also in these functions. After an incomplete `leave` or `__close`, `__close` is
--- called again. So after one such error, `leave` was completed. Exceptions, in a coroutine of Lua
--- 5.1: after an error in `begin`, `__close` is not called; after an error of `fn`, only once.
+-- called again. So after one such error, `call` is ended completely. Exceptions, in a coroutine of
+-- Lua 5.1: after an error in `begin`, `__close` is not called; after an error of `fn`, only once.
 --
 -- An error of `fn` is raised again, as the same object. If that loses the traceback of the error,
 -- call:report(traceback, error) is called first, except if a nested call_with_cleanup has already

@@ -370,7 +370,7 @@ function HeldLocks:begin_wait(wanted)
   end
   -- By name, because an owner may wait for thousands of locks. The tables are weak, because a
   -- coroutine that the program drops during its wait never calls end_wait. Each lock references the
-  -- set that it is in, so that Lua does not collect the set earlier.
+  -- set that it is in, so that Lua does not collect the set before the lock.
   local key, by_name = wanted._full_name, self._waits[wanted._owner]
   by_name = by_name or setmetatable({}, { __mode = "v" })
   local waits = by_name[key] or setmetatable({}, { __mode = "k" })
@@ -498,7 +498,8 @@ function HeldLocks:find_refusal(wanted, loop)
   message, code = find_deadlock(self, wanted, loop)
   if message and not loop then
     -- The program may have dropped the lock that blocks the wanted one, or an error may have ended
-    -- the other wait. If so, this garbage collection releases the lock, or cancels the request.
+    -- the owner's other wait. This garbage collection then releases that lock, or cancels the
+    -- request of that wait.
     collectgarbage()
     collectgarbage()
     message, code = find_deadlock(self, wanted, loop)

@@ -10,11 +10,11 @@
 -- no other answer since it sent the request. Reads are linearizable, so each answer that is used is
 -- at least as new as the one before.
 --
--- Each read confirms the leader as of the time at which the request was sent. If no read has
--- confirmed the leader for the TTL of the observer's client, it is unknown who leads: in that time
--- the client would have lost its own locks, too. The TTL of the leader's lease is no better limit:
--- etcd tells it only in another request, it contains the lock delay, and with Go's default an
--- observer would be silent for 60 s, although a leader may resign at any time.
+-- Each read confirms the leader as of the time at which the request was sent. If etcd does not
+-- answer, and no read has confirmed the leader for the TTL of the observer's client, it is unknown
+-- who leads: in that time the client would have lost its own locks, too. The TTL of the leader's
+-- lease is no better limit: etcd tells it only in another request, it contains the lock delay, and
+-- with Go's default an observer would be silent for 60 s, although a leader may resign at any time.
 -- @classmod observer
 -- @alias Observer
 local check = require "etcdlock.check"
@@ -237,8 +237,8 @@ function Observer:next(timeout)
   return fail_at_timeout(self, timeout)
 end
 
--- Returns true if the observer knows a leader; false if nobody leads, nothing was read, or the last
--- read has failed; nil if the observer has ended.
+-- Returns true if the observer knows a leader; false if nobody leads, nothing was read, or etcd has
+-- not answered the last read; nil if the observer has ended.
 function Observer:_knows_leader()
   if not self._watcher or not self._watcher:changes() then
     return nil
@@ -258,7 +258,8 @@ function Observer:age()
 end
 
 -- Calls `next`, for `for value, key, token, unknown_for in observer do`. The loop ends when the
--- observer is closed, or the nginx worker exits (`premature`). Any other failure is raised.
+-- observer or the client is closed, or the nginx worker exits (`premature`). Any other failure is
+-- raised.
 function Observer:__call()
   if not coroutines.can_yield_in_pcall and runtime.loop(self._client._wakeups.chosen) then
     check.raise("observer: a for loop cannot wait here in Lua 5.1; call observer:next()")
@@ -315,7 +316,7 @@ function Observer.new(election)
     _is_reported_unknown = false, -- `next` has returned last that it is unknown who leads
     _changes_read = 0, -- number of changes that the watch had reported before _leader was read
     _read_at = 0, -- time (core.now) of the next read if no change is reported
-    _failure = nil, -- message of the last read if it failed with "unavailable"; else nil
+    _failure = nil, -- message of a read that failed with "unavailable"; nil after the next success
   }, Observer)
   if client._metrics then
     client._metrics:add_observer(self, election._full_name)

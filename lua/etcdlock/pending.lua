@@ -26,9 +26,9 @@ local function unpoll(fd)
 end
 
 -- The waiter that `arm` registers with Wakeups:expect (waits.lua). When the wait for a pending lock
--- ends, it is woken, and makes cqueues forget the descriptor. A waiter references the Wakeups
--- object of the client, and not the pending lock: otherwise Lua could not collect a pending lock
--- that the program no longer uses.
+-- ends, its waiter is woken, and makes cqueues forget the descriptor. A waiter references the
+-- Wakeups object of the client, and not the pending lock: otherwise Lua could not collect a pending
+-- lock that the program no longer uses.
 local Waiter = {}
 Waiter.__index = Waiter
 

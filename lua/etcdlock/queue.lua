@@ -309,7 +309,8 @@ local function list_keys(snapshot, from, to, is_wanted, visit, limit)
     for _, kv in ipairs((keep_leased(candidates, page))) do
       kv.list[#kv.list + 1] = kv
     end
-    -- After each page, so that the work between two requests does not grow with all names.
+    -- After each page, so that the work between two requests does not grow with the number of all
+    -- names.
     is_cut = limit and keep_first(lists, limit) or is_cut
   end)
   if not ok then

@@ -282,7 +282,8 @@ function M.lose(name, reason)
     "not_held"
 end
 
--- Returns the results of the function in the results of calls.run, or raises its error again.
+-- `results` is the result of calls.run. Returns the results of the function that it has run, or
+-- raises the error of that function again.
 local function pass_on(results)
   if not results[1] then
     error(results[2], 0)

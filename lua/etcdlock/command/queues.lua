@@ -18,7 +18,7 @@ local NOTHING = report.NOTHING
 -- Bytes of the column VALUE, beyond which the text is cut: the maximum of the option `value`.
 local VALUE_MAX = 4096
 
--- Returns the text of the column VALUE: the owner of the entry, if it has a name, and the value.
+-- Returns the text of the column VALUE: the fields `owner` and `value` of the entry, if any.
 local function format_value(entry)
   local words = {}
   if entry.owner then

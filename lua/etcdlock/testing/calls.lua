@@ -388,8 +388,8 @@ function M.attempt(fn, ...)
 end
 
 --- Calls fn(), and returns the packed results of pcall. new_plan(call) returns the outcome of each
--- call of the program in it; nil, or an outcome that this call cannot have, means that the call
--- does what it always does. `where` names the caller in messages. A call is a table with these
+-- call of the program in it; nil, false, or an outcome that this call cannot have, means that the
+-- call does what it always does. `where` names the caller in messages. A call is a table with these
 -- fields:
 --   name      such as "lock:put"
 --   place     of the line that makes the call: "FILE:LINE"

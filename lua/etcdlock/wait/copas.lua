@@ -28,9 +28,9 @@ function Socket:dirty()
   return self.is_woken
 end
 
---- Returns true if the waiter is woken; nil, "timeout" otherwise, so that copas waits. The second
--- call returns true in any case, because the wait checks by itself whether its event has occurred:
--- copas makes it if the descriptor was readable, and some versions after 120 s, too.
+--- Returns true if the waiter is woken; nil, "timeout" otherwise, so that copas waits. If the
+-- descriptor was readable, and in some versions also after 120 s, copas makes a second call. That
+-- call returns true in any case, because the wait checks by itself whether its event has occurred.
 function Socket:receive()
   local is_read = self.is_woken or self.was_called
   self.was_called = true

@@ -15,7 +15,8 @@ local COLLECT_AFTER = 5
 
 local FOREVER = math.huge
 
--- Passes events to the program's `log` function, and calls the on_lost functions of lost locks.
+-- Passes events to the program's `log` function. If the wait hears losses, also calls the on_lost
+-- functions of lost locks.
 local function tell(client, kind)
   if client._events.is_heard then
     client._events:deliver()
@@ -78,16 +79,17 @@ end
 
 local function tell_in_loop(wait)
   if wait.give_up and not coroutines.can_yield_in_pcall then
-    -- Only the on_lost functions run inside pcall. The rest of the wait must be able to yield, and
-    -- Lua 5.1 cannot yield inside pcall.
+    -- Only `tell` runs inside pcall. The rest of the wait must be able to yield, and Lua 5.1 cannot
+    -- yield inside pcall.
     conclude_wait(wait, pcall(tell, wait.client, wait))
   else
     tell(wait.client, wait)
   end
 end
 
--- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile; before Lua 5.4
--- coroutines cannot be closed. The code is a string, because <close> is a syntax error there.
+-- Calls way(wait, loop). From Lua 5.4 on, also ends the wait if an error is raised or the coroutine
+-- is closed meanwhile; earlier versions cannot close coroutines. The code is a string, because
+-- <close> is a syntax error in those versions.
 local call_and_close = coroutine.close and load([[
   local function done(wait, ...)
     wait.has_returned = true
@@ -120,8 +122,8 @@ local function yield(wait, loop)
       local code = a
       a, b, c, d = wait:poll(0)
       -- The wait is impossible, but its event may have occurred; then its results are returned.
-      -- Exception: a granted lock (only the wait for a lock has give_up). It is not bound to its
-      -- request, and would stay held after the end of the request, so the call must fail.
+      -- Exception: a granted lock (only the wait for a lock has give_up). In nginx it is not bound
+      -- to its request, and would stay held after the end of the request, so the call must fail.
       if a == nil or a and wait.give_up then
         return false, message, code
       end

@@ -4,8 +4,8 @@
 --   event         name of the event that ends the wait; an argument of the core's begin_wait
 --   method        name of the object's method that blocks until the event has occurred, for at most
 --                 the given seconds. Its first result is nil if the event has not occurred
---   give_up(client, object, binding)  only for a lock. Called if an error, or the end of the
---                 coroutine, ends the wait; acquire.lua calls it for each failure
+--   give_up(client, object, binding)  only in the kind Decided. Called if an error, or the end of
+--                 the coroutine, ends the wait; acquire.lua calls it for each failure
 --   hears_losses  true: if a lock is lost, the wait is interrupted to call on_lost functions
 --   ends_early    true: in an nginx timer the wait ends when the worker exits
 -- A wait in an event loop is a table whose metatable is its kind. It has these fields:
