@@ -108,8 +108,8 @@ function M.log(name)
   return text:sub(-1000)
 end
 
---- Runs luv's loop until is_done() returns true, for at most `seconds`. Raises an error after that
--- time, if a process has failed, or if a signal has interrupted the program.
+--- Runs luv's loop until is_done() returns a true value, for at most `seconds`. Raises an error
+-- after that time, if a process has failed, or if a signal has interrupted the program.
 function M.wait(is_done, seconds, what)
   local ends = uv.hrtime() + seconds * 1e9
   local timer = uv.new_timer() -- is_done() may change without an event of the loop

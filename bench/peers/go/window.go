@@ -48,8 +48,8 @@ func (w *window) count() {
 	}
 }
 
-// runOwner does its pairs, or pairs until the window is over. An owner that gets the lock after
-// that releases it at once, so that the remaining waiters finish quickly.
+// runOwner does w.holds pairs, or fewer if the window is over before. An owner that gets the lock
+// when the window is over releases it at once, so that the remaining waiters finish quickly.
 func (w *window) runOwner(j job, number int, do pair, witness *witness) {
 	work := func() {
 		if w.isOver() {
