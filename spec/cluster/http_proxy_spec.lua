@@ -83,6 +83,8 @@ describe("an nginx with grpc_pass", function()
       local message = assert_fails(code, client:lock "a")
       assert.matches("a proxy or web server has answered in place of etcd, HTTP status: " .. status,
         message, 1, true)
+      -- Regression 332. With 403, ping took the proxy's answer for one of etcd.
+      assert_fails(code, client:ping())
       local out = command.run { "--endpoints", endpoint.refusing, "doctor" }
       assert.matches("-> correct the proxy, or give the address of etcd itself", out, 1, true)
     end)
