@@ -658,17 +658,16 @@ static void run(void) {
 bool history_run(uint64_t seed, history_counts *counts) {
   world_begin(seed);
   draw();
-  checks_begin(
-      &(checks_options){.cluster = history.cluster,
-                        .mood = history.mood,
-                        .is_true = history.options.fast_keep == 0 &&
-                                   history.weights[TROUBLE_CUT_OFF] == 0 &&
-                                   !history.deposes,
-                        .omits_leases = history.options.omits_leases > 0,
-                        .has_peaceful_admin = history.has_admin,
-                        .login_us = 4 * n_programs * history.options.hash_us,
-                        .token_us = history.options.token_us,
-                        .round_us = longest_round_us()});
+  checks_begin(&(checks_options){
+      .cluster = history.cluster,
+      .mood = history.mood,
+      .is_true = history.options.fast_keep == 0 &&
+                 history.weights[TROUBLE_CUT_OFF] == 0 && !history.deposes,
+      .omits_leases = history.options.omits_leases > 0,
+      .has_peaceful_admin = history.has_admin,
+      .login_us = 4 * n_programs * history.options.hash_us,
+      .token_us = history.options.token_us,
+      .round_us = longest_round_us()});
   for (int i = 0; i < n_programs; i++)
     program_start(i);
   fiber_detach(fiber_start(&history.process, run_troubles, NULL));
