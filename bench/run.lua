@@ -4,8 +4,8 @@
 --
 -- ROWS are rows or groups of rows (unset: all), ENTRANTS limits the entrants. ROUNDS limits the
 -- number of rounds; with it, rates have no targets. SECONDS is the length of a window, in place of
--- the rows' own. The results are in bench/out/all/ after a run of all rows, otherwise in
--- bench/out/some/.
+-- the rows' own. The results are in bench/out/all/ after a run of all rows and entrants, otherwise
+-- in bench/out/some/.
 
 local Crowd = require "bench.crowd"
 local Etcd = require "spec.support.servers.etcd"
@@ -216,9 +216,9 @@ end
 local function main()
   io.stdout:setvbuf "line"
   uv.os_setenv("TMPDIR", "/var/tmp") -- /tmp may be in memory, and the servers must write to a disk
-  local wanted = words "ROWS"
-  local results = run(wanted_rows(wanted), words "ENTRANTS")
-  local directory = "bench/out/" .. (wanted and "some" or "all")
+  local rows, entrants = words "ROWS", words "ENTRANTS"
+  local results = run(wanted_rows(rows), entrants)
+  local directory = "bench/out/" .. ((rows or entrants) and "some" or "all")
   proc.run { "mkdir", "-p", directory }
   write_file(directory .. "/results.json", json.encode(results))
   charts(results, directory)
