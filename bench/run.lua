@@ -216,9 +216,9 @@ end
 local function main()
   io.stdout:setvbuf "line"
   uv.os_setenv("TMPDIR", "/var/tmp") -- /tmp may be in memory, and the servers must write to a disk
-  local rows, entrants = words "ROWS", words "ENTRANTS"
-  local results = run(wanted_rows(rows), entrants)
-  local directory = "bench/out/" .. ((rows or entrants) and "some" or "all")
+  local wanted, taking_part = words "ROWS", words "ENTRANTS"
+  local results = run(wanted_rows(wanted), taking_part)
+  local directory = "bench/out/" .. ((wanted or taking_part) and "some" or "all")
   proc.run { "mkdir", "-p", directory }
   write_file(directory .. "/results.json", json.encode(results))
   charts(results, directory)

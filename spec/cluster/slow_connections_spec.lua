@@ -104,7 +104,8 @@ it("a hold outlives keepalives that take 0.9 s while other calls are quick", fun
   until wait.now() > deadline
 end)
 
--- Regression 306. The message named no cause if the hold ended before an answer was too late.
+-- Regression 306. The message named no cause if the hold ended before the unanswered keepalive
+-- counted as late.
 it("the loss of a hold names a keepalive that is not answered", function()
   local lock = hold(1, 5)
   proxy:swallow()
@@ -126,8 +127,8 @@ it("a hold with a short TTL on a distant network outlives answers that come 1.55
   assert_held(lock, 4)
 end)
 
--- Regression 233. The read that proves a keepalive was sent after the answer to the keepalive, so a
--- proof took two answers. 234. The next keepalive was sent after the answer to the last one.
+-- Regression 233. A proof took two answers: its read was sent only when the keepalive had been
+-- answered. 234. Each keepalive was sent only after the answer to the one before.
 it("a hold outlives answers that take two thirds of its TTL", function()
   local lock = hold(1, 5)
   proxy:slow(3.3)

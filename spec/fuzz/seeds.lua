@@ -1,5 +1,5 @@
 -- Writes the first inputs of the fuzz targets to DIRECTORY, one file for each: seeds.lua DIRECTORY.
--- Most have the form of etcd's answers, which a fuzzer would take long to find.
+-- Many have the form of etcd's answers, which a fuzzer would take long to find.
 
 local protobuf = require "spec.support.servers.protobuf"
 local write_file = require "bench.write_file"

@@ -140,7 +140,8 @@ end
 
 -- gRPC core keeps one eventpoll and one eventfd for the life of the process.
 require("etcdlock.core").connect({ endpoints = { "127.0.0.1:1" }, ttl = 2 }):close(0.1)
--- etcd 3.6 does not start if its log still has entries of etcd 3.4: those after its last snapshot.
+-- With frequent snapshots, because etcd 3.6 does not start if entries of etcd 3.4 follow the last
+-- snapshot in its log.
 local etcd = Etcd.start {
   members = 3, tls = false, args = versions[1] and { "--snapshot-count", "100" },
 }

@@ -1,5 +1,6 @@
--- Causes faults of the network and of members, in storms. Between two storms there is a calm
--- period, in which only the administrator and changes of latency disturb the clients.
+-- Causes storms: faults of the network and of members, and clients that close. Between two storms
+-- there is a calm period, in which only the administrator and changes of latency disturb the
+-- clients.
 
 local clients = require "spec.stress.clients"
 local faults = require "spec.stress.faults"

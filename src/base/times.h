@@ -121,8 +121,8 @@ enum {
    * TTLs. A disk may be busy for a while only. Rows: as for EL_PROOF_DIVISOR. */
   EL_UNPROVEN_TTLS = 4,
   /* The time from a keepalive that is not proven, or whose member or leader was left, to the next
-   * one: an election takes 1 s or longer, so the new leader renews the lease soon, at four requests
-   * a second. Rows: leaders stand still, rtt 100 and 200. */
+   * one. An election takes 1 s or longer. With four keepalives a second, the new leader renews the
+   * lease soon after it. Rows: leaders stand still, rtt 100 and 200. */
   EL_REPROVE_MS = 250,
   /* A sight of a key counts as fresh for so long, but only while TTL/2 is left of the hold. A key
    * is read again before a grant if it was not seen for so long: an admin may have deleted it. */

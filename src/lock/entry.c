@@ -331,9 +331,9 @@ static bool watch_own(el_entry *entry) {
  * create_revision of the key is known. No request may be in flight, because etcd may apply a delete
  * before an enqueue that was sent earlier, and the key would stay in the queue. The delete is
  * guarded by the create_revision, so that it cannot delete a later key of ours, however late it is
- * applied. If the session has ended, there is no later key, and no audit will find one that is put
- * late. Then a delete that is guarded by our lease follows a put of unknown outcome: it deletes the
- * key if the put was applied. */
+ * applied. If the session has ended, there is no later key of ours, and no audits follow that could
+ * find a key. So a put of unknown outcome is then followed by a delete that is guarded by our
+ * lease: it deletes the key if the put was applied. */
 static void release_next(el_entry *entry) {
   el_entry_request what = {.kind = EL_REQUEST_DELETE, .guard_rev = entry->rev};
   if (entry->is_in_lock_delay) return; /* until on_timer */

@@ -224,8 +224,8 @@ static grpc_channel *create_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
-      /* By default gRPC waits for a name server for up to 120 s, and asks again after 5 s, 11 s and
-       * 20 s. If an attempt ends sooner, the next one asks at once. */
+      /* The time limit of a name server in one attempt to connect; by default 120 s. In one
+       * attempt, gRPC repeats its query after 5 s, 11 s and 20 s. The next attempt asks at once. */
       INT_ARG(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, dns_ms),
       {.type = GRPC_ARG_POINTER,
        .key = (char *)GRPC_ARG_RESOURCE_QUOTA,

@@ -342,8 +342,8 @@ local function count(directory, is_counted)
   return n
 end
 
--- Returns the directories of the wake-up sockets that worker |i| (1) has created, by the paths of
--- their descriptors.
+-- Returns a table with each wake-up socket that worker |i| (1) has created: the path of its
+-- descriptor -> the directory that contains the socket's own directory.
 function Nginx:wake_sockets(i)
   local found, fds = {}, ("/proc/%d/fd/"):format(self:workers()[i or 1])
   local scan = assert(uv.fs_scandir(fds))
