@@ -46,7 +46,7 @@ local TOLD = {
     { "of 4 s: up to every `ttl` / (%d+)%.", core.EL_RENEW_OFTEN_DIVISOR },
     { "On a slow network it renews every `ttl` / (%d+)%.", core.EL_RENEW_SLOW_DIVISOR },
     { "asks the next member after ([%d.]+) s,", core.EL_FIRST_ANSWER_MS / 1000 },
-    { "with one endpoint, it waits for (%d+) s%.", SILENT / 1000 },
+    { "pings, and for at most (%d+) s if it", SILENT / 1000 },
     { "later by up to `ttl` / 3, at most (%d+) s", SILENT / 1000 },
     { "From `ttl` / (%d+) on, keepalives", 4 * core.EL_SLOW_DIVISOR }, -- 4 SRTT reach TTL/4
     { "lock later, by up to ([%d.]+) s, if the lock is released", core.EL_PAUSE_LAST_MS / 1000 },
@@ -73,7 +73,7 @@ local TOLD = {
     { "refuses, the first lock comes ([%d.]+) s later", core.EL_FIRST_ANSWER_MS / 1000 },
     { "if etcd has not answered within (%d+) s; `deadlock`", lua("acquire.lua", "TRY_TIMEOUT") },
     { "0: try once, which takes up to (%d+) s", lua("acquire.lua", "TRY_TIMEOUT") },
-    { "for example%): after (%d+) s or later", core.EL_CALL_MS / 1000 },
+    { "fails with `unavailable`: after (%d+) s or later", core.EL_CALL_MS / 1000 },
     { "at the latest after (%d+) s", core.EL_FIRST_CONTACT_MS / 1000 },
     { "The call waits up to (%d+) s for etcd's confirmation", lua("lock.lua", "RELEASE_TIMEOUT") },
     { "Waits at most about ([%d.]+) s for etcd", lua("client.lua", "CLOSE_TIMEOUT") },
