@@ -43,6 +43,7 @@ describe("a cached watch", function()
     for round = 1, 10 do
       pass("a", holder, waiter)
       local held = assert(holder:lock "a")
+      server:interrupt("Watch", error_rows.STATUS.UNAVAILABLE, "broken")
       local asked = assert(waiter:lock_async("a", { owner = {} }))
       if round % 2 == 0 then
         etcd:await_keys(prefix .. "a/", 2)
@@ -67,7 +68,9 @@ describe("a cached watch", function()
         end
       end)
     end
+    local started_at = wait.now()
     assert(loop:loop())
+    assert.is_true(wait.now() - started_at < 50) -- no turn has waited for a minute
     assert.is_true(slow < TURNS / 10, slow .. " turns may have missed a deletion")
     local stats = waiter:stats()
     assert.is_true(stats.watches < TURNS / 2, stats.watches .. " watches")
