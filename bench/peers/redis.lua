@@ -3,6 +3,7 @@
 local json = require "dkjson"
 local cqueues = require "cqueues"
 local owners = require "bench.peers.owners"
+local protocol = require "bench.peers.redis_protocol"
 local redis_lock = require "bench.peers.redis_lock"
 local socket = require "cqueues.socket"
 local uv = require "luv"
@@ -10,21 +11,12 @@ local uv = require "luv"
 local job = json.decode(arg[1])
 local host, port = job.endpoint:match "^(.*):(%d+)$"
 
--- Sends a command to Redis. Returns the answer, a number or a string; nil if Redis answers that
--- there is no value. Raises an error if the command fails.
+-- Sends a command to Redis. Returns the answer, a string; nil if Redis answers that there is no
+-- value. Raises an error if the command fails.
 local function ask(connection, ...)
-  local parts = { ("*%d\r\n"):format(select("#", ...)) }
-  for i = 1, select("#", ...) do
-    local word = select(i, ...)
-    parts[i + 1] = ("$%d\r\n%s\r\n"):format(#word, word)
-  end
-  assert(connection:write(table.concat(parts)))
-  local kind, rest = assert(connection:read "*l"):match "^(.)(.-)\r?$"
-  if kind == "-" then error("Redis: " .. rest, 0) end
-  if kind == "$" then
-    return rest ~= "-1" and assert(connection:read(tonumber(rest) + 2)):sub(1, -3) or nil
-  end
-  return tonumber(rest) or rest
+  assert(connection:write(protocol.command(...)))
+  local function read(what) return connection:read(what or "*l") end
+  return protocol.read_answer(read, read)
 end
 
 local count = 0
@@ -40,7 +32,7 @@ local function new_pair(name)
       cqueues.sleep(redis_lock.retry)
     end
     work()
-    assert(ask(connection, "EVALSHA", release, "1", name, token) == 1, "not ours any more")
+    assert(ask(connection, "EVALSHA", release, 1, name, token) == "1", "not ours any more")
   end
 end
 
