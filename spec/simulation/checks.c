@@ -759,13 +759,16 @@ static void check_time(const user *of, int64_t took_us, int64_t limit_ms) {
   }
 }
 
-/* A wait ends by its timeout. Without faults, a try ends at once. */
+/* A wait ends by its timeout. Without faults, a try ends at once; it begins again if an admin
+ * revokes the client's lease. */
 static void check_wait(const user *of) {
+  int64_t sabotage_us = checks.last_sabotage_us[of->in->process.id];
+  int64_t begun_us = of->joined_us > sabotage_us ? of->joined_us : sabotage_us;
   int64_t took_us =
       world_now_us() - of->joined_us - (of->in->stopped_us - of->stopped_us);
   if (of->wish.timeout_ms >= 0) check_time(of, took_us, of->wish.timeout_ms);
   if (checks.is_calm && of->wish.try_once) {
-    check_time(of, took_us + of->joined_us - ready_us(of, of->joined_us),
+    check_time(of, took_us + of->joined_us - ready_us(of, begun_us),
                free_us(of) / WORLD_MS);
   }
 }
