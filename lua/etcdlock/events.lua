@@ -197,11 +197,15 @@ local function call_log(self, event)
 end
 
 -- Writes `event` of a client without a log function to standard error or to nginx's error log. In
--- nginx's log it is a warning if `is_warning` is true, otherwise an error. Outside of nginx, writes
--- nothing if `is_for_nginx` is true.
-local function write(event, is_warning, is_for_nginx)
-  if runtime.has_error_log or not is_for_nginx then
-    runtime.log(tostring(new_event(event)), is_warning)
+-- nginx's log it is a warning if `is_warning` is true, otherwise an error.
+local function write(event, is_warning)
+  runtime.log(tostring(new_event(event)), is_warning)
+end
+
+-- As `write`, but writes nothing outside of nginx.
+local function write_in_nginx(event, is_warning)
+  if runtime.has_error_log then
+    write(event, is_warning)
   end
 end
 
@@ -314,8 +318,11 @@ local function deliver_lock_event(self, event)
     report_leak_without_log(self, event)
   elseif event.event == "lost" then
     -- An end by max_hold is no error, because the program has chosen max_hold.
-    local is_chosen = event.reason == "max_hold"
-    write(event, is_chosen, is_chosen)
+    if event.reason == "max_hold" then
+      write_in_nginx(event, true)
+    else
+      write(event)
+    end
   end
 end
 
@@ -417,7 +424,7 @@ function Events:report_many_clients(count)
   if self._log then
     call_log(self, event)
   else
-    write(event, true, true)
+    write_in_nginx(event, true)
   end
 end
 
@@ -532,7 +539,7 @@ function Events:report_raised(lock, traceback, err)
   if may_log(self, "raised") then
     call_log(self, event)
   elseif not self._log and type(err) == "string" then
-    write(event, false, true)
+    write_in_nginx(event)
   end
 end
 
