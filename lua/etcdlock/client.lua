@@ -445,8 +445,8 @@ function Client:ping()
   local txn, started_at = self._core:txn(), core.now()
   txn:get(self._prefix .. PING_KEY)
   local ok, message, code = self:_run_txn(txn)
-  -- A proxy that answers in place of etcd may refuse the request with the same code.
-  if not ok and not (code == "denied" and message:find("etcdserver:", 1, true)) then
+  -- A proxy that answers in place of etcd may deny the request, too.
+  if not ok and txn:read_failure() ~= "no permission" then
     return nil, message, code
   end
   return core.now() - started_at

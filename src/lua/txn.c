@@ -186,13 +186,17 @@ el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
 }
 
 /* txn:read_failure() returns why a read has failed: "too large" if its answer was, "compacted" if
- * its revision was. nil: for another reason, or the read has not failed. */
+ * its revision was, "no permission" if etcd itself denies the user the key. nil: for another
+ * reason, or the read has not failed. */
 static el_nret l_txn_read_failure(lua_State *L) {
   const el_txn_answer *answer = el_guarded_wait(check_txn(L), 0);
   if (answer != NULL && answer->err.is_too_large) {
     lua_pushstring(L, "too large");
   } else if (answer != NULL && answer->err.is_compacted) {
     lua_pushstring(L, "compacted");
+  } else if (answer != NULL && answer->err.code == EL_DENIED &&
+             answer->err.is_from_etcd) {
+    lua_pushstring(L, "no permission");
   } else {
     lua_pushnil(L);
   }
