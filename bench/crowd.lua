@@ -10,8 +10,8 @@ local uv = require "luv"
 local Crowd = {}
 Crowd.__index = Crowd
 
-local START = 90 -- seconds to wait until a process is ready
-local PATIENCE = 150 -- seconds to wait for the answer of a process to a window
+local START = 90 -- seconds to wait until all processes are ready
+local PATIENCE = 150 -- seconds to wait until all processes have answered to a window
 local TICK = 1e6 / 100 -- µs of one clock tick, the unit of CPU times in /proc
 
 -- Returns the job, the last argument of the programs of |entrant| in |row|. `marks` is in memory if
@@ -29,11 +29,15 @@ local function job_of(entrant, row, server)
   return job
 end
 
+local function now()
+  return uv.hrtime() / 1e9
+end
+
 -- Waits until |child| prints a line that matches |pattern|. Returns what the pattern captures. If
--- the line does not come in time, or |child| ends, returns nil and the first line that |child|
--- wrote to standard error, or "no answer".
-local function answer_of(child, pattern, seconds)
-  local ok, line = pcall(child.expect, child, pattern, seconds)
+-- the line does not come before the time |deadline|, or |child| ends, returns nil and the first
+-- line that |child| wrote to standard error, or "no answer".
+local function answer_of(child, pattern, deadline)
+  local ok, line = pcall(child.expect, child, pattern, math.max(deadline - now(), 0))
   if ok then return line end
   local why = child:errors():match "[^\n]+" or "no answer"
   return nil, (why:gsub("^.-%.lua:%d+: ", ""))
@@ -49,8 +53,9 @@ function Crowd.start(entrant, row, server)
   for i, word in ipairs(entrant.argv) do argv[i] = word end
   argv[#argv + 1] = json.encode(job)
   for i = 1, row.processes do self.children[i] = proc.talk(argv) end
+  local deadline = now() + START
   for _, child in ipairs(self.children) do
-    local versions, why = answer_of(child, "^ready ?(.*)$", START)
+    local versions, why = answer_of(child, "^ready ?(.*)$", deadline)
     if not versions then
       self:stop()
       return nil, why
@@ -157,17 +162,17 @@ function Crowd:window(command, meanwhile)
   local count = self.server.requests or function() return 0 end
   local served, used, resident = cpu_time(self.server.pids()), cpu_time(pids), memory(pids, "VmRSS")
   local asked = count()
-  local from = uv.hrtime()
+  local from = now()
   for _, child in ipairs(self.children) do child:send(line) end
   if meanwhile then meanwhile() end
   for i, child in ipairs(self.children) do
-    local answer, why = answer_of(child, "^({.*})$", PATIENCE)
+    local answer, why = answer_of(child, "^({.*})$", from + PATIENCE)
     if not answer then return nil, why end
     answers[i] = json.decode(answer)
   end
   -- With `holds`, the time is that from the first command to the last answer: a process measures
   -- only its own time, which is shorter because the processes start one after the other.
-  local sample = sample_of(answers, command.holds and (uv.hrtime() - from) / 1e9)
+  local sample = sample_of(answers, command.holds and now() - from)
   local done = math.max(sample.pairs, 1)
   sample.server_us = (cpu_time(self.server.pids()) - served) / done
   sample.client_us = (cpu_time(pids) - used) / done
